@@ -104,7 +104,7 @@ func (a *Attachment) AskIPAM(ctx context.Context) error {
 	a.asked = true
 	a.Undo.Push("give back the address", func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) })
 	if len(leased.IPs) == 0 {
-		return plugin.Errorf("give it addresses to hand out, or remove the ipam section for a layer 2 network", "IPAM plugin %s returned no address", a.IPAM)
+		return plugin.ConfigError("give it addresses to hand out, or remove the ipam section for a layer 2 network", "IPAM plugin %s returned no address", a.IPAM)
 	}
 	a.IPs, a.Routes, a.dns = leased.IPs, leased.Routes, leased.DNS
 	for _, ip := range a.IPs {

@@ -139,20 +139,17 @@ func nextHop(r *types.Route, ips []*types100.IPConfig) net.IP {
 
 // withRemedy adds what to do to the errors that configurations cause.
 func withRemedy(err error, name string) error {
-	remedy := ""
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		remedy = "a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet"
+		return plugin.ConfigError("a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet", "%s: %w", name, err)
 	case errors.Is(err, unix.EEXIST):
-		remedy = "two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table"
+		return plugin.ConfigError("two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table", "%s: %w", name, err)
 	case errors.Is(err, unix.ENETDOWN):
-		remedy = "the link's master is down: set it up"
+		return plugin.Errorf("the link's master is down: set it up", "%s: %w", name, err)
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EADDRINUSE):
-		remedy = "the master, or another link that is made on it, has the same MAC or IP address: ask for another one"
-	default:
-		return fmt.Errorf("%s: %w", name, err)
+		return plugin.Errorf("the master, or another link that is made on it, has the same MAC or IP address: ask for another one", "%s: %w", name, err)
 	}
-	return plugin.Errorf(remedy, "%s: %w", name, err)
+	return fmt.Errorf("%s: %w", name, err)
 }

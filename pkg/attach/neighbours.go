@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -105,7 +106,7 @@ func (a *Attachment) waitForDAD() error {
 	case err != nil:
 		return fmt.Errorf("wait for duplicate address detection: %w", err)
 	case failed != nil:
-		return plugin.Errorf("take that address from the other host, or from the pool", "duplicate address detection found another user of %s", failed)
+		return plugin.CodeErrorf(types.ErrTryAgainLater, "take that address from the other host, or from the pool", "duplicate address detection found another user of %s", failed)
 	}
 	return nil
 }

@@ -73,11 +73,11 @@ const timeForm = "2006-01-02T15:04:05.000000Z"
 func (c *Call) object(most int) *conf.Object {
 	o := conf.New()
 	o.Set("time", c.Time.UTC().Format(timeForm))
-	o.Set("verb", cut(c.Verb, most))
+	o.Set("verb", shorten(c.Verb, most))
 	o.Set("plugin", c.Plugin)
-	plugin.Key{Network: cut(c.Network, most), ContainerID: cut(c.ContainerID, most), IfName: cut(c.IfName, most)}.Put(o)
-	o.Set("netns", cut(c.Netns, most))
-	o.Set("pod", cut(c.Pod, most))
+	plugin.Key{Network: shorten(c.Network, most), ContainerID: shorten(c.ContainerID, most), IfName: shorten(c.IfName, most)}.SetIn(o)
+	o.Set("netns", shorten(c.Netns, most))
+	o.Set("pod", shorten(c.Pod, most))
 	o.Set("pid", c.PID)
 	took := int(c.Took.Microseconds())
 	o.Set("durationUs", &took)
@@ -85,17 +85,17 @@ func (c *Call) object(most int) *conf.Object {
 	var interfaces []*conf.Object
 	for _, i := range c.Interfaces[:min(len(c.Interfaces), most/32)] {
 		e := conf.New()
-		e.Set("name", cut(i.Name, most/4))
-		e.Set("mac", cut(i.MAC, most/4))
-		e.Set("sandbox", cut(i.Sandbox, most/4))
+		e.Set("name", shorten(i.Name, most/4))
+		e.Set("mac", shorten(i.MAC, most/4))
+		e.Set("sandbox", shorten(i.Sandbox, most/4))
 		interfaces = append(interfaces, e)
 	}
 	o.Set("interfaces", interfaces)
 	if c.Error != nil {
 		e, code := conf.New(), int(c.Error.Code)
 		e.Set("code", &code)
-		e.Set("msg", cut(c.Error.Msg, most))
-		e.Set("details", cut(c.Error.Details, most/2))
+		e.Set("msg", shorten(c.Error.Msg, most))
+		e.Set("details", shorten(c.Error.Details, most/2))
 		o.Set("error", e)
 	}
 	o.Set("traceID", c.TraceID)
@@ -104,7 +104,7 @@ func (c *Call) object(most int) *conf.Object {
 	for _, s := range c.Steps[:min(len(c.Steps), most/32)] {
 		e, at := conf.New(), int(s.At.Microseconds())
 		e.Set("atUs", &at)
-		e.Set("step", cut(s.Text, most/8))
+		e.Set("step", shorten(s.Text, most/8))
 		steps = append(steps, e)
 	}
 	o.Set("steps", steps)
@@ -160,8 +160,8 @@ func microseconds(o *conf.Object, key string) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// cut shortens a text to so many bytes of it, and whole characters.
-func cut(text string, most int) string {
+// shorten shortens a text to so many bytes of it, and whole characters.
+func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

@@ -31,8 +31,8 @@ func (o *Object) only(wanted func(key string) bool) *Object {
 	return c
 }
 
-// Take sets each of the keys to what it is in from, if it has it.
-func (o *Object) Take(from *Object, keys ...string) {
+// SetFrom sets each of the keys to what it is in from, if it has it.
+func (o *Object) SetFrom(from *Object, keys ...string) {
 	for _, key := range keys {
 		if v := from.find(key); v != nil {
 			o.replace(key, v)

@@ -12,11 +12,11 @@ func TestCompose(t *testing.T) {
 		want       string
 	}{
 		{"nothing", `{"b": 1, "a": 3, "b": 2}`, func(*Object, *Object) {}, `{"b":2,"a":3}`},
-		{"a new key", `{"c": 1}`, func(o, from *Object) { o.Take(from, "a", "b") }, `{"c":1,"a":{"x":1,"y":null,"X":3},"b":"other"}`},
-		{"a key in any case", `{"B": 1, "c": 2, "b": 3}`, func(o, from *Object) { o.Take(from, "b") }, `{"c":2,"b":"other"}`},
-		{"the exact one of two", `{"c": 1}`, func(o, from *Object) { o.Set("c", 2); o.Take(from.Object("a"), "x") }, `{"c":2,"x":1}`},
-		{"absent or null leaves what is there", `{"n": 1, "m": 2}`, func(o, from *Object) { o.Take(from, "n", "m") }, `{"n":1,"m":2}`},
-		{"twice", `{"c": 1}`, func(o, from *Object) { o.Take(from, "a", "b", "a") }, `{"c":1,"b":"other","a":{"x":1,"y":null,"X":3}}`},
+		{"a new key", `{"c": 1}`, func(o, from *Object) { o.SetFrom(from, "a", "b") }, `{"c":1,"a":{"x":1,"y":null,"X":3},"b":"other"}`},
+		{"a key in any case", `{"B": 1, "c": 2, "b": 3}`, func(o, from *Object) { o.SetFrom(from, "b") }, `{"c":2,"b":"other"}`},
+		{"the exact one of two", `{"c": 1}`, func(o, from *Object) { o.Set("c", 2); o.SetFrom(from.Object("a"), "x") }, `{"c":2,"x":1}`},
+		{"absent or null leaves what is there", `{"n": 1, "m": 2}`, func(o, from *Object) { o.SetFrom(from, "n", "m") }, `{"n":1,"m":2}`},
+		{"twice", `{"c": 1}`, func(o, from *Object) { o.SetFrom(from, "a", "b", "a") }, `{"c":1,"b":"other","a":{"x":1,"y":null,"X":3}}`},
 		{"some", `{"a": 1}`, func(o, from *Object) { o.Set("a", from.Object("a").Only("y", "x", "z")) }, `{"a":{"x":1,"y":null}}`},
 		{"some of nothing", `{"a": 1}`, func(o, from *Object) { o.Set("a", from.Object("none").Only("x")) }, `{"a":{}}`},
 		{"some of what is no object", `{"a": 1}`, func(o, from *Object) { o.Set("a", from.Lenient().Object("list").Only("x")) }, `{"a":{}}`},
@@ -30,7 +30,7 @@ func TestCompose(t *testing.T) {
 			o.Set("lists", [][]*Object{{New()}, {New(), New()}})
 		}, `{"s":"a\"b","n":-7,"list":["x","y"],"c":[{},{}],"yes":true,"no":false,"lists":[[{}],[{},{}]]}`},
 		{"of a copy", `{"c": 1}`, func(o, from *Object) {
-			o.Take(from, "b")
+			o.SetFrom(from, "b")
 			o.Copy().Set("b", 1)
 			*o = *o.Copy()
 		}, `{"c":1,"b":"other"}`},
@@ -84,7 +84,7 @@ func TestCopyIsStrictAndAtTheTop(t *testing.T) {
 func TestReadWhatWasTaken(t *testing.T) {
 	o := parse(t, `{"IPAM": {"type": "lost"}}`).Copy()
 	from := parse(t, `{"ipam": {"ranges": [[{"subnet": 7}]]}, "capabilities": {"a": true, "b": false}}`)
-	o.Take(from, "ipam", "capabilities")
+	o.SetFrom(from, "ipam", "capabilities")
 	text := "unset"
 	o.Object("ipam").String("type", &text)
 	if text != "unset" {

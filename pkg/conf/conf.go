@@ -55,7 +55,7 @@ func Parse(data []byte) (*Object, error) {
 	}
 	if err != nil {
 		why := strings.TrimPrefix(err.Error(), "cannot parse JSON: ")
-		return nil, fmt.Errorf("not valid JSON: %s", cut(why, 300)) // it may quote all of the rest
+		return nil, fmt.Errorf("not valid JSON: %s", shorten(why, 300)) // it may quote all of the rest
 	}
 	if v.Type() != fastjson.TypeObject {
 		return nil, fmt.Errorf("not a JSON object but %s", describe(v))
@@ -277,7 +277,7 @@ func as[T any](o *Object, path, want string, v *fastjson.Value, convert func(*fa
 
 // describe names a value for an error message, cut to a length that fits one.
 func describe(v *fastjson.Value) string {
-	text := cut(v.String(), 60)
+	text := shorten(v.String(), 60)
 	switch v.Type() {
 	case fastjson.TypeString:
 		return "the string " + text
@@ -292,8 +292,8 @@ func describe(v *fastjson.Value) string {
 	}
 }
 
-// cut shortens a text to at most so many bytes of it, and whole characters.
-func cut(text string, most int) string {
+// shorten shortens a text to at most so many bytes of it, and whole characters.
+func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

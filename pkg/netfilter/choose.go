@@ -94,7 +94,7 @@ func (c *Choice) giveWay(err error) bool {
 }
 
 // open chooses a backend, and opens the connection that all need.
-func (t Thing) open(w Wish, s Session) (c Choice, conn *nft.Conn, b *iptables.Backend, err error) {
+func (t Feature) open(w Wish, s Session) (c Choice, conn *nft.Conn, b *iptables.Backend, err error) {
 	c = Choice{Backend: NFTables}
 	if t.kind != "" {
 		if c, err = w.choose(); err != nil {
@@ -109,7 +109,7 @@ func (t Thing) open(w Wish, s Session) (c Choice, conn *nft.Conn, b *iptables.Ba
 }
 
 // Add gives it to the request's attachment, in place of what that has.
-func (t Thing) Add(ctx context.Context, w Wish, r *plugin.Request) error {
+func (t Feature) Add(ctx context.Context, w Wish, r *plugin.Request) error {
 	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func (t Thing) Add(ctx context.Context, w Wish, r *plugin.Request) error {
 
 // Repair gives the attachment what is missing of it. A thing that was in iptables stays there if nothing is said about the backend: two would
 // publish a port twice.
-func (t Thing) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
+func (t Feature) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
 	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (t Thing) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
 }
 
 // Check compares what is there with what Add makes. The reference plugins' rules in nftables will do, unless the configuration says iptables.
-func (t Thing) Check(ctx context.Context, w Wish, r *plugin.Request) error {
+func (t Feature) Check(ctx context.Context, w Wish, r *plugin.Request) error {
 	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (t Thing) Check(ctx context.Context, w Wish, r *plugin.Request) error {
 
 // check tries iptables too if nftables fails and nothing is said about it. The error is nftables', unless iptables has some of it: what is
 // missing is missing there.
-func (t Thing) check(ctx context.Context, c Choice, conn *nft.Conn, b *iptables.Backend, key plugin.Key) error {
+func (t Feature) check(ctx context.Context, c Choice, conn *nft.Conn, b *iptables.Backend, key plugin.Key) error {
 	if c.Backend == NFTables {
 		err := conn.Check(key, t.elements)
 		if err == nil && t.marked != nil {
@@ -202,7 +202,7 @@ func (t Thing) check(ctx context.Context, c Choice, conn *nft.Conn, b *iptables.
 }
 
 // Available reports whether the host has what Add needs, as far as that can be told before there is anything to add.
-func (t Thing) Available(w Wish) error {
+func (t Feature) Available(w Wish) error {
 	if t.kind != "" {
 		if err := netns.CheckAdmin(); err != nil {
 			return err
@@ -227,7 +227,7 @@ func (t Thing) Available(w Wish) error {
 }
 
 // Explain says in a sentence what does a work and why: "masquerades with iptables: ipMasqBackend says so".
-func (t Thing) Explain(w Wish) string {
+func (t Feature) Explain(w Wish) string {
 	c, conn, _, err := t.open(w, Session{})
 	if err != nil {
 		return t.does + " with nothing: " + err.Error()

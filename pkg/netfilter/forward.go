@@ -25,9 +25,9 @@ type Forward struct {
 	Zone firewalld.Zone // "" if the configuration has another backend
 }
 
-// Thing is what it is but for the choice of firewalld.
-func (f Forward) Thing() Thing {
-	return Thing{
+// Feature is what it is but for the choice of firewalld.
+func (f Forward) Feature() Feature {
+	return Feature{
 		does: "lets packets pass", elements: nft.ToForward(f.ForwardNeeds), zone: &f.Zone,
 		kind: iptables.Forwarding, rules: func(key plugin.Key) iptables.Rules { return iptables.ForwardRules(key, f.ForwardNeeds) },
 		marked: &iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain},
@@ -36,23 +36,23 @@ func (f Forward) Thing() Thing {
 
 // Add gives it to the request's attachment, in place of what that has.
 func (f Forward) Add(ctx context.Context, w Wish, r *plugin.Request) error {
-	return f.put(ctx, w, r, Thing.Add, f.Zone.Add)
+	return f.apply(ctx, w, r, Feature.Add, f.Zone.Add)
 }
 
 // Repair gives the attachment what is missing of it.
 func (f Forward) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
-	return f.put(ctx, w, r, Thing.Repair, f.Zone.Repair)
+	return f.apply(ctx, w, r, Feature.Repair, f.Zone.Repair)
 }
 
-// put has addresses put into a zone or into the packet filter, and the policy into the packet filter.
-func (f Forward) put(ctx context.Context, w Wish, r *plugin.Request, filter func(Thing, context.Context, Wish, *plugin.Request) error,
+// apply has addresses put into a zone or into the packet filter, and the policy into the packet filter.
+func (f Forward) apply(ctx context.Context, w Wish, r *plugin.Request, filter func(Feature, context.Context, Wish, *plugin.Request) error,
 	zone func(context.Context, plugin.Key, []netip.Addr) error) error {
 	inZone, err := usesZone(ctx, w)
 	if err != nil {
 		return err
 	}
 	if !inZone {
-		return filter(f.Thing(), ctx, w, r)
+		return filter(f.Feature(), ctx, w, r)
 	}
 	if f.Ingress != spec.Open {
 		if err := filter(f.policy(), ctx, Wish{Key: w.Key}, r); err != nil {
@@ -60,7 +60,7 @@ func (f Forward) put(ctx context.Context, w Wish, r *plugin.Request, filter func
 		}
 	}
 	if err = zone(ctx, r.Key, f.Addrs); w.mayReplace(err) {
-		return filter(f.Thing(), ctx, w, r)
+		return filter(f.Feature(), ctx, w, r)
 	}
 	return err
 }
@@ -72,10 +72,10 @@ func (f Forward) Check(ctx context.Context, w Wish, r *plugin.Request) error {
 		return err
 	}
 	if !inZone {
-		return f.Thing().Check(ctx, w, r)
+		return f.Feature().Check(ctx, w, r)
 	}
 	err = f.Zone.Check(ctx, r.Key, f.Addrs)
-	if err != nil && w.Value == "" && f.Thing().Check(ctx, w, r) == nil { // firewalld has refused it
+	if err != nil && w.Value == "" && f.Feature().Check(ctx, w, r) == nil { // firewalld has refused it
 		return nil
 	}
 	if err != nil || f.Ingress == spec.Open {
@@ -91,7 +91,7 @@ func (f Forward) Available(ctx context.Context, w Wish) error {
 		return err
 	}
 	if !inZone {
-		return f.Thing().Available(w)
+		return f.Feature().Available(w)
 	}
 	running, err := firewalld.Running(ctx)
 	if err == nil && !running {
@@ -100,7 +100,7 @@ func (f Forward) Available(ctx context.Context, w Wish) error {
 	if err != nil || f.Ingress == spec.Open {
 		return err
 	}
-	return f.Thing().Available(Wish{Key: w.Key})
+	return f.Feature().Available(Wish{Key: w.Key})
 }
 
 // Explain says what lets packets pass, and why: a sentence, and one more if something else keeps bridges apart.
@@ -110,7 +110,7 @@ func (f Forward) Explain(ctx context.Context, w Wish) []string {
 	case err != nil:
 		return []string{fmt.Sprintf("lets packets pass with nothing: %v", err)}
 	case !inZone:
-		return []string{f.Thing().Explain(w)}
+		return []string{f.Feature().Explain(w)}
 	}
 	reason := "backend says so"
 	if w.Value == "" {
@@ -141,9 +141,9 @@ func (w Wish) mayReplace(err error) bool {
 }
 
 // policy is what is up to the other backends when addresses go to a zone.
-func (f Forward) policy() Thing {
+func (f Forward) policy() Feature {
 	f.Addrs = nil
-	t := f.Thing()
+	t := f.Feature()
 	t.does = "keeps bridges apart"
 	return t
 }

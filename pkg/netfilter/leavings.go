@@ -21,7 +21,7 @@ type Leaving interface {
 }
 
 // Leavings finds what is there, and the administrator's chains, which stay.
-func Leavings(ctx context.Context) (list []Leaving, kept []string, err error) {
+func Leavings(ctx context.Context) (list []Leaving, staying []string, err error) {
 	conn, err := nft.Open()
 	if err != nil {
 		return nil, nil, err
@@ -57,10 +57,10 @@ func Leavings(ctx context.Context) (list []Leaving, kept []string, err error) {
 			list = append(list, l)
 		}
 		for _, chain := range l.Kept {
-			kept = append(kept, fmt.Sprintf("chain %s of %s", chain, l.Table()))
+			staying = append(staying, fmt.Sprintf("chain %s of %s", chain, l.Table()))
 		}
 	}
-	return list, kept, err
+	return list, staying, err
 }
 
 // tableLeft is a table of nf_tables that is ours as a whole, or the reference plugins'.

@@ -1,4 +1,4 @@
-// Package netfilter has what attachments hold of the host's packet filter: Masquerade, PortMaps, Forward and SpoofCheck. Each is a Thing, which
+// Package netfilter has what attachments hold of the host's packet filter: Masquerade, PortMaps, Forward and SpoofCheck. Each is a Feature, which
 // says what it is in nftables, in iptables, and in what the reference plugins left in nftables.
 //
 // An ADD makes things in one of the backends: the one that is configured, else iptables if something on the host or in the configuration
@@ -40,26 +40,26 @@ func sessionOf(r *plugin.Request) Session {
 // Del takes back what the request's attachment has of some things, whatever they ask for, at the price of one look at the host. It is found
 // by the key alone, and what is not found is gone, and no error. hint is the addresses that a runtime says the attachment had, nil if it says
 // nothing; they only matter for what the reference plugins made, which does not always tell whose it is.
-func Del(ctx context.Context, r *plugin.Request, hint []netip.Prefix, things ...Thing) error {
+func Del(ctx context.Context, r *plugin.Request, hint []netip.Prefix, features ...Feature) error {
 	conn, err := nft.Open()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	h := host{r, conn, map[nftables.Table]bool{}}
-	if err := h.look(things); err != nil {
+	if err := h.look(features); err != nil {
 		return err
 	}
 	var errs []error
-	for _, t := range things {
+	for _, t := range features {
 		errs = append(errs, h.del(ctx, t, hint))
 	}
 	return errors.Join(errs...)
 }
 
 // Stores returns where attachments hold some things.
-func Stores(r *plugin.Request, things ...Thing) (list []plugin.Store) {
-	for _, t := range things {
+func Stores(r *plugin.Request, features ...Feature) (list []plugin.Store) {
+	for _, t := range features {
 		list = append(list, t.stores(r)...)
 	}
 	return list
@@ -74,9 +74,9 @@ type host struct {
 
 // look asks which tables of some things are there, with one message for all of them. Nearly always it is our own at most, and then nobody
 // need look into the others. A kernel without nftables has none.
-func (h host) look(things []Thing) error {
+func (h host) look(features []Feature) error {
 	var tables []nftables.Table
-	for _, t := range things {
+	for _, t := range features {
 		tables = append(tables, t.tables()...)
 	}
 	answers, err := h.conn.HasTables(tables...)
@@ -93,7 +93,7 @@ func (h host) has(tables ...nftables.Table) bool {
 
 // del takes back what there is of a thing. Rules of iptables that accept what nftables marks stay: they are for all, and accept nothing else.
 // If firewalld does not let go of a source, it may never do so, and that must not keep the container's link and addresses: the record has it, for GC.
-func (h host) del(ctx context.Context, t Thing, hint []netip.Prefix) error {
+func (h host) del(ctx context.Context, t Feature, hint []netip.Prefix) error {
 	var ports []spec.PortMap
 	var errs []error
 	if h.has(t.elements.Table) {

@@ -26,20 +26,20 @@ var (
 )
 
 // held is what DELs take back.
-var held = map[string][]Thing{
+var held = map[string][]Feature{
 	"masquerade": {Masquerade(nil)},
 	"bridge":     {Masquerade(nil), SpoofCheck("", [6]byte{})},
 	"port maps":  {PortMaps(spec.PortNeeds{})},
-	"forward":    {Forward{}.Thing()},
+	"forward":    {Forward{}.Feature()},
 }
 
-func del(things []Thing) error {
+func del(things []Feature) error {
 	return Del(context.Background(), &plugin.Request{Key: key}, hint, things...)
 }
 
 func TestLook(t *testing.T) {
 	t.Parallel()
-	things := []Thing{Masquerade(nil), PortMaps(spec.PortNeeds{}), Forward{}.Thing(), SpoofCheck("", [6]byte{})}
+	things := []Feature{Masquerade(nil), PortMaps(spec.PortNeeds{}), Forward{}.Feature(), SpoofCheck("", [6]byte{})}
 	groups := map[string][]nftables.Table{
 		"reference masquerade": reference.MasqueradeRules{}.Tables(), "reference ports": reference.PortRules{}.Tables(),
 		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(),
@@ -148,7 +148,7 @@ func foreign(name string, addr netip.Addr) (table, rules string) {
 	return "nat", fmt.Sprintf("*nat\n-N %s\n-A %s -d %s %s -j ACCEPT\n-A POSTROUTING -s %s %s -j %s\nCOMMIT\n", chain, chain, own, comment, own, comment, chain)
 }
 
-func do(t *testing.T, h *netlab.Host, things []Thing) {
+func do(t *testing.T, h *netlab.Host, things []Feature) {
 	h.Do(func() {
 		if err := del(things); err != nil {
 			t.Error(err)

@@ -51,8 +51,8 @@ func ParseKey(text string) (k Key) {
 	return Key{Network: network, ContainerID: containerID, IfName: ifName}
 }
 
-// Put adds the key to a document: a state file's, or a request's.
-func (k Key) Put(o *conf.Object) {
+// SetIn adds the key to a document: a state file's, or a request's.
+func (k Key) SetIn(o *conf.Object) {
 	o.Set("network", k.Network)
 	o.Set("containerID", k.ContainerID)
 	o.Set("ifname", k.IfName)

@@ -79,7 +79,7 @@ func (n Note) isSame(other Note) bool {
 
 func (n Note) text() []byte {
 	o := conf.New()
-	n.Put(o)
+	n.SetIn(o)
 	o.Set("netns", n.Netns)
 	o.Set("inode", strconv.FormatUint(n.Inode, 10))
 	o.Set("cookie", strconv.FormatUint(n.Cookie, 10))
@@ -106,9 +106,9 @@ func (n Notes) BeginDel(ctx context.Context, k plugin.Key) {
 	lock.Release()
 }
 
-// Keep has the DEL of an attachment that was made at a time wait until the lock is released, so that things can be put back. It fails with
+// DelayDel has the DEL of an attachment that was made at a time wait until the lock is released, so that things can be put back. It fails with
 // ErrDeleting if the DEL has begun. Without a note there is no lock.
-func (n Notes) Keep(ctx context.Context, k plugin.Key, made time.Time) (*state.Lock, error) {
+func (n Notes) DelayDel(ctx context.Context, k plugin.Key, made time.Time) (*state.Lock, error) {
 	lock, err := state.AcquireThere(ctx, n.path(k), time.Minute)
 	if lock != nil && n.IsDeleting(k, made) {
 		lock.Release()

@@ -269,13 +269,13 @@ func TestCountsFor(t *testing.T) {
 // TestDeleting: a DEL waits while something is put back, and nothing is once it has begun.
 func TestDeleting(t *testing.T) {
 	n := Notes(t.TempDir())
-	if lock, err := n.Keep(t.Context(), key, time.Time{}); lock != nil || err != nil {
+	if lock, err := n.DelayDel(t.Context(), key, time.Time{}); lock != nil || err != nil {
 		t.Fatalf("without a note: %v, %v", lock, err)
 	}
 	if err := os.WriteFile(n.path(key), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lock, err := n.Keep(t.Context(), key, time.Time{})
+	lock, err := n.DelayDel(t.Context(), key, time.Time{})
 	if lock == nil || err != nil {
 		t.Fatalf("with a note: %v, %v", lock, err)
 	}
@@ -302,7 +302,7 @@ func TestDeleting(t *testing.T) {
 	}
 	lock.Release()
 	<-begun
-	if _, err := n.Keep(t.Context(), key, time.Time{}); !errors.Is(err, ErrDeleting) || !n.IsDeleting(key, time.Now().Add(-time.Minute)) {
+	if _, err := n.DelayDel(t.Context(), key, time.Time{}); !errors.Is(err, ErrDeleting) || !n.IsDeleting(key, time.Now().Add(-time.Minute)) {
 		t.Errorf("after its DEL has begun: %v", err)
 	}
 }

@@ -21,14 +21,14 @@ type Lock struct {
 // removals is how often in a row the file may be removed under us before that is taken for a filesystem that reports inodes inconsistently.
 const removals = 10
 
-// Hold locks a file of RunDir, and waits for other holders a minute at most.
-func Hold(ctx context.Context, name string) (*Lock, error) {
-	return HoldWithin(ctx, name, time.Minute)
+// LockRun locks a file of RunDir, and waits for other holders a minute at most.
+func LockRun(ctx context.Context, name string) (*Lock, error) {
+	return LockRunWithin(ctx, name, time.Minute)
 }
 
-// HoldWithin locks a file of RunDir, which is made with its directory if it is missing, and waits for other holders as Acquire does. Where
+// LockRunWithin locks a file of RunDir, which is made with its directory if it is missing, and waits for other holders as Acquire does. Where
 // there is no RunDir it locks nothing: a call without a lock is better than none.
-func HoldWithin(ctx context.Context, name string, wait time.Duration) (*Lock, error) {
+func LockRunWithin(ctx context.Context, name string, wait time.Duration) (*Lock, error) {
 	path := RunFile(name)
 	if path == "" {
 		return &Lock{}, nil
@@ -39,9 +39,9 @@ func HoldWithin(ctx context.Context, name string, wait time.Duration) (*Lock, er
 	return Acquire(ctx, path, 0o600, wait)
 }
 
-// Locked does something with a lock held, as Hold takes it.
+// Locked does something with a lock held, as LockRun takes it.
 func Locked(ctx context.Context, name string, do func() error) error {
-	lock, err := Hold(ctx, name)
+	lock, err := LockRun(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -422,6 +422,12 @@ func bandwidthRefusals() (rows []row) {
 			l.shows(l.tbf(end), "rate")
 			l.same(len(l.ifbs()), 1)
 		}},
+		row{name: "an interface that is no veth is refused with code 7", differs: always999, test: func(l *lab) {
+			c := l.pod("web")
+			c.run("ip link add eth0 type bridge")
+			c.printed = c.previous()
+			l.code(c.limit("ADD", bothWays), 7, "eth0", "veth")
+		}},
 		row{name: "a veth whose other end is not on the node is refused, and nothing changes", test: func(l *lab) {
 			c := l.fresh("web")
 			c.printed = c.previous()

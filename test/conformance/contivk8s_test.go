@@ -646,6 +646,15 @@ var contivOthers = []row{
 			d.stop()
 		}
 	}},
+	{name: "CHECK succeeds where the daemon gives its links another MTU than the node's, as overlays need", test: func(l *lab) {
+		web := l.pod("web")
+		l.netplugin(nil).after = func() {
+			web.run("ip link set eth0 mtu 1450")
+			l.run("ip link set vport9 mtu 1450")
+		}
+		l.must(web.add(conf(viaContiv), ofPod(web, "web")), web.check())
+		web.has("mtu", 1450)
+	}},
 	{name: "an interface that is no veth has no host end in the result", test: func(l *lab) {
 		web := l.pod("web")
 		l.netplugin(nil).after = func() {

@@ -526,6 +526,13 @@ func errorRows() []row {
 			c.run("ip link add eth0 type bridge")
 			l.answered(l.process("ADD", c, lan), 999, "eth0")
 		}},
+		{name: "an IPAM plugin that gives no address has code 7", differs: always999, test: func(l *lab) {
+			l.answered(l.process("ADD", l.pod("web"), with(lan, "ipam", `{"type":"static"}`)), 7, "no address")
+		}},
+		{name: "a gateway out of reach has code 7", differs: always999, test: func(l *lab) {
+			const ipam = `{"type":"static","addresses":[{"address":"10.44.0.2/24"}],"routes":[{"dst":"10.9.0.0/16","gw":"10.99.0.1"}]}`
+			l.answered(l.process("ADD", l.pod("web"), with(lan, "ipam", ipam)), 7, "gateway")
+		}},
 		{name: "an IPAM plugin that is not installed has code 7", differs: always999, test: func(l *lab) {
 			c := l.pod("web")
 			before := l.now(c)

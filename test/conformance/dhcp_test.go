@@ -231,10 +231,16 @@ func dhcpRefusals() (rows []row) {
 			l.now(web).refused(web.add(leasing(c.ipam)), c.says)
 		}})
 	}
-	return append(rows, row{name: "an interface that is not there is refused", test: func(l *lab) {
-		l.serveDHCP()
-		l.refused(l.verb("ADD", l.pod("web"), with(onLAN, "type", `"dhcp"`)), "eth0")
-	}})
+	return append(rows,
+		row{name: "an interface that is not there is refused", test: func(l *lab) {
+			l.serveDHCP()
+			l.refused(l.verb("ADD", l.pod("web"), with(onLAN, "type", `"dhcp"`)), "eth0")
+		}},
+		row{name: "an interface that is not there is refused with code 7", differs: always999, test: func(l *lab) {
+			l.serveDHCP()
+			l.code(l.verb("ADD", l.pod("web"), with(onLAN, "type", `"dhcp"`)), 7, "eth0")
+		}},
+	)
 }
 
 var dhcpChecks = []row{
@@ -257,6 +263,11 @@ var dhcpChecks = []row{
 		c := l.attach(conf(onLAN), "web")
 		daemon.Stop(l, syscall.SIGTERM)
 		l.refused(c.check(), "DHCP daemon")
+	}},
+	{name: "ADD has code 11 when the daemon is down", differs: always999, test: func(l *lab) {
+		_, daemon := l.serveDHCP()
+		daemon.Stop(l, syscall.SIGTERM)
+		l.code(l.pod("web").add(conf(onLAN)), 11, "DHCP daemon", "start it")
 	}},
 	{name: "STATUS has code 50 when the daemon is down", differs: noStatus, test: func(l *lab) {
 		_, daemon := l.serveDHCP()

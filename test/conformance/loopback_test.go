@@ -60,6 +60,11 @@ var loopbackRows = group{name: "loopback", rows: append(hostileRows(nil, func(*l
 		c.run("ip address add 10.9.9.9/32 dev lo")
 		l.refused(c.add(conf(loop)), "10.9.9.9")
 	}},
+	{name: "lo with another address is refused with code 8", differs: always999, test: func(l *lab) {
+		c := l.pod("web")
+		c.run("ip address add 10.9.9.9/32 dev lo")
+		l.code(c.add(conf(loop)), 8, "10.9.9.9")
+	}},
 	{name: "lo with another address is refused and stays down", differs: "sets lo up before it looks at its addresses", test: func(l *lab) {
 		c := l.pod("web")
 		c.run("ip address add 10.9.9.9/32 dev lo")

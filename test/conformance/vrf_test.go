@@ -10,7 +10,7 @@ import (
 )
 
 var vrfRows = group{name: "vrf", only: "vrf", needs: &netlab.VRF, rows: slices.Concat(
-	vrfResults, vrfRouting.rows(), vrfRoutes, vrfSeveral, vrfRefusals, vrfRemovals, vrfDels, vrfChecks(), vrfStatus,
+	vrfResults, vrfRouting.rows(), vrfRoutes, vrfSeveral, vrfRefusals, vrfCodes, vrfRemovals, vrfDels, vrfChecks(), vrfStatus,
 	hostileRows(append(onTable(), []hostileAct{
 		{"its interface is in another VRF", "link add blue up type vrf table 77\nlink set eth0 master blue\n"},
 		{"a bridge has the VRF's name", "link del red\nlink add red type bridge\nlink set eth0 master red\n"},
@@ -184,6 +184,21 @@ var vrfRefusals = refusedADDs([]refusedADD{
 	{name: "a route that can't be kept", config: vrf, says: "10.99.0.0/16", differs: vrfLosesOther,
 		harm: "route add 10.99.0.0/16 dev eth0 src 10.47.0.2 table 99"},
 })
+
+var vrfCodes = []row{
+	{name: "a VRF, table or interface that something else has is refused with code 7", differs: always999, test: func(l *lab) {
+		for i, c := range []struct{ harm, config, says string }{
+			{"link add red type bridge", vrf, "bridge"},
+			{"link add red type vrf table 77", with(vrf, "table", "5000"), "77"},
+			{"link add blue type vrf table 77", with(vrf, "table", "77"), "blue"},
+			{"link add blue type vrf table 77\nlink set eth0 master blue", vrf, "blue"},
+		} {
+			web := l.wired(fmt.Sprint("web", i))
+			web.batch(c.harm + "\n")
+			l.code(web.after("ADD", c.config), 7, c.says)
+		}
+	}},
+}
 
 var vrfRemovals = removals([]removal{
 	{name: "DEL leaves nothing", add: vrf},

@@ -29,7 +29,7 @@ func TestFullBridge(t *testing.T) {
 	pod := host.NewPod(t, "one-too-many")
 	before, inside := host.Snapshot(t), pod.Snapshot(t)
 	r := host.Exec(t, "bridge", pod.Call("ADD", bridgeConf))
-	if r.ExitCode != 1 || r.Error == nil || !strings.Contains(r.Error.Msg, "bridge demo0 has as many ports") || !strings.Contains(r.Error.Details, "another bridge") {
+	if r.ExitCode != 1 || r.Error == nil || r.Error.Code != 11 || !strings.Contains(r.Error.Msg, "bridge demo0 has as many ports") || !strings.Contains(r.Error.Details, "another bridge") {
 		t.Errorf("ADD to a bridge with %d ports: %v", most, r)
 	}
 	if diff := before.Diff(host.Snapshot(t), "file /var/lib/cni/networks/.cnibox", "file /var/lib/cni/networks/demo/last_reserved_ip") + inside.Diff(pod.Snapshot(t)); diff != "" {

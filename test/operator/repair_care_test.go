@@ -177,7 +177,7 @@ func TestRepairReference(t *testing.T) {
 			web.Serve(t)
 			p.host.InstallPlugins(t, "bridge", "host-local", "portmap")
 			before := p.host.Snapshot(t)
-			if printed := p.must("repair"); !strings.Contains(printed, "1 attachments: 1 right") {
+			if printed := p.must("repair"); !strings.Contains(printed, "1 attachment: 1 right") {
 				t.Errorf("what the reference has made is not right:\n%s", printed)
 			}
 			if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
@@ -267,7 +267,7 @@ func TestRepairChosen(t *testing.T) {
 	p.script("ip link set " + one.End + " nomaster; ip link set " + two.End + " nomaster")
 	for _, name := range []string{one.Address, one.ID[:8], one.End} {
 		printed := p.must("repair", name)
-		if !strings.Contains(printed, "1 attachments: ") {
+		if !strings.Contains(printed, "1 attachment: ") {
 			t.Errorf("repair %s:\n%s", name, printed)
 		}
 	}

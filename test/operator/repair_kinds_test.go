@@ -37,7 +37,7 @@ func TestRepairKinds(t *testing.T) {
 			if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...) + inside.Diff(pod.Snapshot(t)); diff != "" {
 				t.Errorf("after the repair:\n%s\n%s", diff, printed)
 			}
-			if printed := p.must("repair"); !strings.Contains(printed, "1 attachments: 1 right") {
+			if printed := p.must("repair"); !strings.Contains(printed, "1 attachment: 1 right") {
 				t.Errorf("a second repair:\n%s", printed)
 			}
 		})

@@ -22,7 +22,7 @@ func (x *session) allocate(owner plugin.Key, pools []ranges.Pool) (leases []Leas
 		return nil, err
 	}
 	for _, p := range pools {
-		a, err := x.take(owner, p)
+		a, err := x.allocateOne(owner, p)
 		if err != nil {
 			return nil, errors.Join(err, x.removeAll(leases))
 		}
@@ -55,13 +55,13 @@ func (x *session) refuseSecond(owner plugin.Key, pools []ranges.Pool) error {
 	return x.removeAll(stale)
 }
 
-// take takes one address of the pool.
-func (x *session) take(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
+// allocateOne takes one address of the pool.
+func (x *session) allocateOne(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
 	if p.Want.IsValid() {
-		return p.Want, x.takeWanted(owner, p)
+		return p.Want, x.allocateWanted(owner, p)
 	}
 	for {
-		a, err := x.takeNext(owner, p)
+		a, err := x.allocateNext(owner, p)
 		if err != nil || a.IsValid() {
 			return a, err
 		}
@@ -71,8 +71,8 @@ func (x *session) take(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
 	}
 }
 
-// takeNext takes the next address of the pool that is free; it returns the zero Addr if none is.
-func (x *session) takeNext(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
+// allocateNext takes the next address of the pool that is free; it returns the zero Addr if none is.
+func (x *session) allocateNext(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
 	asked := 0
 	var taken map[string]bool
 	var name []byte
@@ -99,14 +99,14 @@ func (x *session) takeNext(owner plugin.Key, p ranges.Pool) (netip.Addr, error) 
 	return netip.Addr{}, nil
 }
 
-func (x *session) takeWanted(owner plugin.Key, p ranges.Pool) error {
+func (x *session) allocateWanted(owner plugin.Key, p ranges.Pool) error {
 	by, is, err := x.read(p.Want)
 	l := Lease{Address: p.Want, Owner: by}
 	switch {
 	case err != nil:
 	case is == torn:
 		err = x.remove(p.Want)
-	case is == held && x.isAbandoned(l):
+	case is == leased && x.isAbandoned(l):
 		err = x.removeAll([]Lease{l})
 	case is != absent:
 		holder, state := x.holder(l)

@@ -22,7 +22,7 @@ type entry int
 
 const (
 	absent  entry = iota // no such file
-	held                 // a lease
+	leased               // a lease
 	torn                 // an unfinished lease: nobody's
 	foreign              // no regular file, or too large for a lease
 )
@@ -33,7 +33,7 @@ func (s *Store) file(a netip.Addr) string { return filepath.Join(s.path, a.Strin
 // read returns what the file of an address holds.
 func (s *Store) read(a netip.Addr) (owner plugin.Key, is entry, err error) {
 	content, is, err := readFile(s.file(a))
-	if err != nil || is != held {
+	if err != nil || is != leased {
 		return owner, is, err
 	}
 	owner, broken := parse(s.network, content)
@@ -64,7 +64,7 @@ func readFile(path string) (content string, is entry, err error) {
 	case err != nil:
 		return "", foreign, &os.PathError{Op: "read", Path: path, Err: err}
 	}
-	return string(buffer[:n]), held, nil
+	return string(buffer[:n]), leased, nil
 }
 
 // remove removes the file of an address; one that is gone is no error.
@@ -101,7 +101,7 @@ func (s *Store) scan() (leases []Lease, err error) {
 		case errors.Is(err, os.ErrPermission): // a file we can't read is not ours to judge
 		case err != nil:
 			return nil, err
-		case is == held || is == torn:
+		case is == leased || is == torn:
 			leases = append(leases, Lease{Address: a, Owner: owner})
 		}
 	}

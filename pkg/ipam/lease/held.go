@@ -74,7 +74,7 @@ func (x *session) removeSame(leases []Lease) error {
 	var errs []error
 	for _, l := range leases {
 		owner, is, err := x.read(l.Address)
-		if err == nil && owner == l.Owner && (is == held || is == torn) {
+		if err == nil && owner == l.Owner && (is == leased || is == torn) {
 			same = append(same, l)
 		}
 		errs = append(errs, err)

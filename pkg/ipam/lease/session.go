@@ -77,7 +77,7 @@ func (x *session) leasesOf(containerID string) ([]Lease, error) {
 			if err != nil {
 				return nil, err
 			}
-			right = right && is == held && owner == l.Owner
+			right = right && is == leased && owner == l.Owner
 		}
 		if right {
 			return leases, nil
@@ -125,9 +125,9 @@ func (x *session) restore(l Lease) error {
 		err = x.remove(l.Address)
 	}
 	switch {
-	case err != nil || is == held && by == l.Owner:
+	case err != nil || is == leased && by == l.Owner:
 		return err
-	case is == held || is == foreign:
+	case is == leased || is == foreign:
 		name, known := x.holder(Lease{Address: l.Address, Owner: by})
 		return plugin.Errorf(known+"restart one of the two containers, so that it gets another address",
 			"host-local: %s of %s has been given to %s", l.Address, Name(l.Owner), name)

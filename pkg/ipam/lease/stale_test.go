@@ -134,7 +134,7 @@ func TestWantedOfOneGoneForMinutes(t *testing.T) {
 	wanted := ranges.Pool{Ranges: small.Ranges, Want: addr("10.1.2.2")}
 	b.add("gone", small)
 	b.result("gone", "/proc/0/ns/net")
-	take := func(x *session) error { return x.takeWanted(att("new", "eth0"), wanted) }
+	take := func(x *session) error { return x.allocateWanted(att("new", "eth0"), wanted) }
 	for _, after := range []time.Duration{0, 4 * time.Minute} {
 		if err := b.later(after, take); err == nil {
 			t.Fatalf("taken after %v", after)

@@ -100,7 +100,7 @@ func (s *Store) HeldBy(ctx context.Context, owner plugin.Key) ([]Lease, error) {
 // OwnerOf returns who holds the address. It takes no lock: a lease that its owner got is there until its owner or GC removes it.
 func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Key, ok bool, err error) {
 	owner, is, err := s.read(a)
-	return owner, is == held, s.failed("look up "+a.String(), err)
+	return owner, is == leased, s.failed("look up "+a.String(), err)
 }
 
 // Since returns when a lease was made, the zero Time if that can't be told.

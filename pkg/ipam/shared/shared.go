@@ -22,8 +22,8 @@ type Store interface {
 	// Report says what all hosts hold.
 	Report(ctx context.Context) (*Report, error)
 
-	// Keep renews this host's lease, frees what could not be freed before, and reports of this host alone.
-	Keep(ctx context.Context) (*Report, error)
+	// Renew renews this host's lease, frees what could not be freed before, and reports of this host alone.
+	Renew(ctx context.Context) (*Report, error)
 }
 
 // Report is what hosts hold of a network.

@@ -120,7 +120,7 @@ func addSource(ctx context.Context, zone Zone, addr netip.Addr) error {
 		}
 		remedy := fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
 			"(and the same with --permanent), or have the network use that zone", other, source(addr))
-		return plugin.Errorf(remedy, "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
+		return plugin.ConfigError(remedy, "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
 	case "INVALID_ZONE":
 		const remedy = "name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`"
 		return plugin.ConfigError(remedy, "firewalld has no zone %q", zone)

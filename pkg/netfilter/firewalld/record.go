@@ -44,7 +44,7 @@ func writeRecord(list []holding) error {
 	var records []*conf.Object
 	for _, h := range list {
 		r := conf.New()
-		h.key.Put(r)
+		h.key.SetIn(r)
 		r.Set("address", h.addr.String())
 		r.Set("zone", string(h.zone))
 		records = append(records, r)

@@ -201,7 +201,7 @@ func TestErrors(t *testing.T) {
 		{"no such zone", "nowhere", []string{"10.88.0.2"}, types.ErrInvalidNetworkConfig, []string{`no zone "nowhere"`, "--get-zones"}},
 		{"no name", "", []string{"10.88.0.2"}, types.ErrInvalidNetworkConfig, []string{`"" is not the name of a zone`}},
 		{"no name that can be", "a\nb", []string{"10.88.0.2"}, types.ErrInvalidNetworkConfig, []string{`"a\nb" is not the name of a zone`}},
-		{"an administrator's source", "trusted", []string{"10.88.0.2", "10.88.0.3"}, types.ErrInternal,
+		{"an administrator's source", "trusted", []string{"10.88.0.2", "10.88.0.3"}, types.ErrInvalidNetworkConfig,
 			[]string{"add 10.88.0.3/32 to firewalld's zone trusted: it is a source of zone internal", "--zone=internal --remove-source=10.88.0.3/32"}},
 	}
 	for _, tt := range tests {
@@ -261,7 +261,7 @@ func TestRepair(t *testing.T) {
 	wantError(t, repair("web", "10.88.0.3"), types.ErrInternal, "belongs to net/db/eth0")
 	l.wantSources(t, "trusted", "10.88.0.2/32")
 	l.daemon.AddSource(t, "internal", "10.88.0.3/32")
-	wantError(t, repair("db", "10.88.0.3"), types.ErrInternal, "it is a source of zone internal")
+	wantError(t, repair("db", "10.88.0.3"), types.ErrInvalidNetworkConfig, "it is a source of zone internal")
 	l.wantRecorded(t, 2)
 }
 

@@ -21,7 +21,7 @@ type Backend struct {
 
 // On returns the backend, which asks nf_tables over a connection. That is nil if the caller knows that none of
 // iptables-nft's tables is there.
-func On(conn *nft.Conn, kept *Listings) *Backend { return &Backend{conn, kept} }
+func On(conn *nft.Conn, listings *Listings) *Backend { return &Backend{conn, listings} }
 
 // Available reports whether the host has the programs that change rules, and they run. Whether the kernel has what rules need
 // is only seen by adding one.
@@ -42,7 +42,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 		_, err := b.Del(ctx, r.owner.kind, r.owner.key, nil)
 		return err
 	}
-	lock, err := state.Hold(ctx, lockFile)
+	lock, err := state.LockRun(ctx, lockFile)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func (l *Leavings) IsEmpty() bool { return len(l.chains)+len(l.rules) == 0 }
 
 // Remove removes it, and the table of iptables-nft if nothing is in it then.
 func (l *Leavings) Remove(ctx context.Context) error {
-	lock, err := state.Hold(ctx, lockFile)
+	lock, err := state.LockRun(ctx, lockFile)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (b *Backend) Accept(ctx context.Context, m Marked) error {
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	lock, err := state.Hold(ctx, lockFile)
+	lock, err := state.LockRun(ctx, lockFile)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func writeOwned(list []rule) error {
 			texts[list[end].family] = append(texts[list[end].family], list[end].add())
 		}
 		record := conf.New()
-		o.key.Put(record)
+		o.key.SetIn(record)
 		record.Set("kind", string(o.kind))
 		for _, f := range families() {
 			record.Set(f.name, texts[f])

@@ -51,7 +51,7 @@ func (b *Backend) remove(ctx context.Context, k Kind, leaving map[owner]bool, un
 	if len(owned)+len(tables) == 0 {
 		return nil, nil
 	}
-	lock, err := state.Hold(ctx, lockFile)
+	lock, err := state.LockRun(ctx, lockFile)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func (b *Backend) Repair(ctx context.Context, r Rules) error {
 	if r.err != nil {
 		return r.err
 	}
-	lock, err := state.Hold(ctx, lockFile)
+	lock, err := state.LockRun(ctx, lockFile)
 	if err != nil {
 		return err
 	}

@@ -119,13 +119,13 @@ func ids(rules []rule) map[string]bool {
 	return set
 }
 
-func filter[T any](list []T, keep func(T) bool) (kept []T) {
+func filter[T any](list []T, isWanted func(T) bool) (wanted []T) {
 	for _, v := range list {
-		if keep(v) {
-			kept = append(kept, v)
+		if isWanted(v) {
+			wanted = append(wanted, v)
 		}
 	}
-	return kept
+	return wanted
 }
 
 // single returns an address as rules have it.

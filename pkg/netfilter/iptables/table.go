@@ -172,9 +172,9 @@ func (t *table) lines(c change) (lines []string) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
-	unwanted, wanted, kept := ids(c.unwanted), missing(c.wanted, nil), map[string]bool{}
+	unwanted, wanted, needed := ids(c.unwanted), missing(c.wanted, nil), map[string]bool{}
 	for _, r := range wanted {
-		kept[r.chain] = true
+		needed[r.chain] = true
 	}
 	for _, r := range t.rules {
 		if c.containers[r.target()] || unwanted[r.id()] && !c.containers[r.chain] {
@@ -182,7 +182,7 @@ func (t *table) lines(c change) (lines []string) {
 		}
 	}
 	for _, chain := range slices.Sorted(maps.Keys(c.containers)) {
-		if kept[chain] {
+		if needed[chain] {
 			lines = append(lines, ":"+chain+" - [0:0]")
 		} else if t.chains[chain] {
 			lines = append(lines, "-F "+chain, "-X "+chain)

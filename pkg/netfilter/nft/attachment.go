@@ -55,7 +55,7 @@ func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 	}
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
 	return t.change(ctx, func() error {
-		if err := t.hold(o, w, false); err != nil {
+		if err := t.set(o, w, false); err != nil {
 			return err
 		}
 		err := t.addRules(ctx, o, w)
@@ -73,12 +73,12 @@ func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 // Repair gives an attachment what it lacks of what it wants. All that it has stays in force meanwhile, and what another attachment has by now is
 // left to that, with an error. With a batch it is put back with what others lack, later.
 func (c *Conn) Repair(ctx context.Context, key plugin.Key, w Wants) error {
-	if err := prepare(ctx, w); err != nil || c.batch.take(key, w) {
+	if err := prepare(ctx, w); err != nil || c.batch.accept(key, w) {
 		return err
 	}
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
 	return t.change(ctx, func() error {
-		err := t.hold(o, w, true)
+		err := t.set(o, w, true)
 		if err == nil {
 			err = t.repairRules(ctx, o, w)
 		}
@@ -187,10 +187,10 @@ func (c *Conn) Del(ctx context.Context, key plugin.Key, p Purpose) (maps []spec.
 	return maps, err
 }
 
-// hold gives an owner what it wants, in place of what it has. A thing that another owner was given and never gave back, such as an
+// set gives an owner what it wants, in place of what it has. A thing that another owner was given and never gave back, such as an
 // address that has been leased anew, is taken away from that owner; a published port only if that owner is gone. A repair takes nothing away, and
 // keeps what is right.
-func (t *table) hold(o owner, w Wants, repairs bool) error {
+func (t *table) set(o owner, w Wants, repairs bool) error {
 	if len(w.records) > 0 {
 		if err := t.complete(w.records); err != nil {
 			return err
@@ -228,7 +228,7 @@ func (t *table) hold(o owner, w Wants, repairs bool) error {
 				return err
 			}
 			if len(removed) > 0 {
-				return t.hold(o, w, repairs)
+				return t.set(o, w, repairs)
 			}
 		}
 		if e.there != nil {

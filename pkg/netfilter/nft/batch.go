@@ -51,9 +51,9 @@ func (b *Batch) setLost(t nftables.Table) {
 	}
 }
 
-// take reports whether it has taken what an attachment wants. It leaves rules that are for one attachment, and ports of protocols whose
+// accept reports whether it has taken what an attachment wants. It leaves rules that are for one attachment, and ports of protocols whose
 // connections have no end, which must be cut as soon as the ports are there.
-func (b *Batch) take(key plugin.Key, w Wants) bool {
+func (b *Batch) accept(key plugin.Key, w Wants) bool {
 	if b == nil || slices.ContainsFunc(w.records, func(r record) bool {
 		return r.hasOwnRules() || r.kind == kindPort && r.proto != unix.IPPROTO_TCP
 	}) {

@@ -32,7 +32,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 	if len(going) == 0 {
 		return nil, errors.Join(errs...)
 	}
-	var list, kept []element
+	var list, staying []element
 	seen := map[string]bool{} // of what owners have in common
 	for o, records := range going {
 		for _, e := range t.elementsOf(o, records) {
@@ -61,7 +61,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 			if other != "" {
 				named := e
 				named.Comment = other
-				kept = append(kept, named)
+				staying = append(staying, named)
 			}
 		}
 		e.SetElement = *e.there
@@ -72,7 +72,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 		return nil, errors.Join(append(errs, err)...)
 	}
 	t.conn.DeleteRules(rules)
-	return removed, errors.Join(append(errs, t.replace(removed, kept))...)
+	return removed, errors.Join(append(errs, t.replace(removed, staying))...)
 }
 
 // needs finds out who else needs an element that several owners have in common, as they have in the table for forwarding. The element's

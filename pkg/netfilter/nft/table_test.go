@@ -164,8 +164,8 @@ func TestCollision(t *testing.T) {
 	table, wants := c.table(hostTable), ToMasquerade(prefixes("10.88.0.2/24"))
 	first, second := ownerOf(keyOf("a"), Masquerading), ownerOf(keyOf("b"), Masquerading)
 	second.id = first.id
-	must(t, table.hold(first, wants, false))
-	err := table.hold(second, ToMasquerade(prefixes("10.88.0.3/24")), false)
+	must(t, table.set(first, wants, false))
+	err := table.set(second, ToMasquerade(prefixes("10.88.0.3/24")), false)
 	if err == nil || !strings.Contains(err.Error(), "net/a/eth0") {
 		t.Error(err)
 	}

@@ -63,7 +63,7 @@ type Agent struct {
 	said     said
 	left     said // what is missing of attachments and left alone
 	gone     gone
-	kept     kept
+	renewals renewals
 	figures  figures
 	api      *contivAPI     // nil if it is not served
 	work     sync.WaitGroup // what is under way
@@ -81,11 +81,11 @@ func Run(ctx context.Context, o Options) error {
 	a.figures.gather = a.gatherNode
 	a.record.begin()
 	passed := socket.FromSystemd()
-	place, err := socket.Own(a.socket())
+	claim, err := socket.Own(a.socket())
 	if err != nil {
 		return err
 	}
-	defer place.Close()
+	defer claim.Close()
 	if a.api, err = a.beginContiv(); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	a.api.replay(ctx)
 	a.lookFirst(ctx)
-	listener, err := place.Listen(passed, "agent")
+	listener, err := claim.Listen(passed, "agent")
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (a *Agent) collect(ctx context.Context) (next time.Time) {
 	n := node.Read(ctx, o.Options)
 	r := collect.Plan(ctx, n, o)
 	now := time.Now()
-	next = earlier(now.Add(a.Every), a.keep(ctx, n))
+	next = earlier(now.Add(a.Every), a.renewShared(ctx, n))
 	since := map[string]time.Time{}
 	var due []*collect.Item
 	for _, it := range r.Goes {

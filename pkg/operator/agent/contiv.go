@@ -17,15 +17,15 @@ type API interface {
 	// Replay does what was asked for while no agent ran.
 	Replay(ctx context.Context)
 
-	// Hold keeps calls about an attachment waiting until it is released. It fails at once if one is under way.
-	Hold(k plugin.Key) bool
+	// TryLock keeps calls about an attachment waiting until it is released. It fails at once if one is under way.
+	TryLock(k plugin.Key) bool
 	Release(k plugin.Key)
 }
 
 // contivAPI is contiv's API with its socket, where it was asked for: a nil one is none.
 type contivAPI struct {
 	server   API
-	place    *socket.Place
+	claim    *socket.Claim
 	listener *net.UnixListener
 }
 
@@ -34,11 +34,11 @@ func (a *Agent) beginContiv() (*contivAPI, error) {
 	if a.API == nil {
 		return nil, nil
 	}
-	place, err := socket.Own(a.Contiv)
+	claim, err := socket.Own(a.Contiv)
 	if err != nil {
 		return nil, err
 	}
-	return &contivAPI{server: a.API, place: place}, nil
+	return &contivAPI{server: a.API, claim: claim}, nil
 }
 
 func (c *contivAPI) replay(ctx context.Context) {
@@ -49,14 +49,14 @@ func (c *contivAPI) replay(ctx context.Context) {
 
 func (c *contivAPI) listen(passed socket.Passed) (err error) {
 	if c != nil {
-		c.listener, err = c.place.Listen(passed, "contiv")
+		c.listener, err = c.claim.Listen(passed, "contiv")
 	}
 	return err
 }
 
 func (c *contivAPI) close() {
 	if c != nil {
-		c.place.Close()
+		c.claim.Close()
 	}
 }
 
@@ -76,7 +76,7 @@ func (a *Agent) serveContiv(ctx context.Context, c *contivAPI) <-chan struct{} {
 func (a *Agent) free(ctx context.Context, r *collect.Report, it *collect.Item, o collect.Options) bool {
 	if a.api != nil && it.Network == a.Network {
 		key := plugin.Key{Network: it.Network, ContainerID: it.ContainerID, IfName: it.IfName}
-		if !a.api.server.Hold(key) {
+		if !a.api.server.TryLock(key) {
 			return false
 		}
 		defer a.api.server.Release(key)

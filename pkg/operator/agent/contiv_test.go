@@ -15,7 +15,7 @@ type heldCalls map[plugin.Key]bool
 func (heldCalls) ServeHTTP(http.ResponseWriter, *http.Request) {}
 func (heldCalls) Replay(context.Context)                       {}
 
-func (h heldCalls) Hold(k plugin.Key) bool {
+func (h heldCalls) TryLock(k plugin.Key) bool {
 	isFree := !h[k]
 	h[k] = true
 	return isFree
@@ -33,7 +33,7 @@ func TestFree(t *testing.T) {
 		return a.free(t.Context(), &collect.Report{}, it, collect.Options{})
 	}
 	call := plugin.Key{Network: "pods", ContainerID: "web", IfName: "eth0"}
-	if !server.Hold(call) {
+	if !server.TryLock(call) {
 		t.Fatal("a call can't begin")
 	}
 	if isFreed("pods", "web") || !isFreed("pods", "db") || !isFreed("other", "web") {
@@ -43,7 +43,7 @@ func TestFree(t *testing.T) {
 	if !isFreed("pods", "web") {
 		t.Error("it is left alone though its call has ended")
 	}
-	if !server.Hold(call) {
+	if !server.TryLock(call) {
 		t.Error("the collection has kept it")
 	}
 }

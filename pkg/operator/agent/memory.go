@@ -78,8 +78,8 @@ func (c *calm) note(r *repair.Report) {
 func (c *calm) forget(allBut map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keep(c.mended, allBut)
-	keep(c.slower, allBut)
+	removeOthers(c.mended, allBut)
+	removeOthers(c.slower, allBut)
 }
 
 // said knows what was said of attachments, so that it is said once.
@@ -120,7 +120,7 @@ func (s *said) drop(about string) bool {
 func (s *said) forget(allBut map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keep(s.texts, allBut)
+	removeOthers(s.texts, allBut)
 }
 
 // all returns what is said.
@@ -134,8 +134,8 @@ func (s *said) all() map[string]string {
 	return all
 }
 
-// keep removes from a map what is of none of some names.
-func keep[V any](m map[string]V, names map[string]bool) {
+// removeOthers removes from a map what is of none of some names.
+func removeOthers[V any](m map[string]V, names map[string]bool) {
 	for name := range m {
 		if !names[name] {
 			delete(m, name)

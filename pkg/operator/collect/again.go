@@ -74,7 +74,7 @@ func (r *Report) isLentAgain(ctx context.Context, it *Item) string {
 			return "its leases can't be looked at: " + err.Error()
 		}
 		for _, l := range leases {
-			isOld := func(t node.Thing) bool { return t.Held.Own == l && t.Held.Since.Equal(store.Since(l)) }
+			isOld := func(t node.Holding) bool { return t.Held.Own == l && t.Held.Since.Equal(store.Since(l)) }
 			if !slices.ContainsFunc(it.Held, isOld) {
 				return fmt.Sprintf("it has been lent %s meanwhile: an ADD may be under way", l.Address)
 			}

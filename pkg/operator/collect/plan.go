@@ -81,19 +81,19 @@ func (p *planner) judge(ctx context.Context, a *node.Attachment) {
 	isUnknown := a.State == node.Unknown && a.Result == nil && p.known[a.Owner] && !a.IsYoung() && !runs
 	switch {
 	case p.isNamed(a):
-		p.keep(a, "it is named as valid")
+		p.addStaying(a, "it is named as valid")
 	case isUnknown && p.options.AllValid && a.ContainerID != "" && a.Since != nil: // else it may be young
-		p.take(a, "no cache has a result of it, and it is not on the list of what is valid")
+		p.addGoing(a, "no cache has a result of it, and it is not on the list of what is valid")
 	case isUnknown && areNotes(ctx, a):
-		p.take(a, "others have removed what it had, and no cache has a result of it")
+		p.addGoing(a, "others have removed what it had, and no cache has a result of it")
 	case !a.State.IsOver():
-		p.keep(a, a.Why)
+		p.addStaying(a, a.Why)
 	case w != nil && w.List != nil && w.List.DisableGC:
-		p.keep(a, "its network has disableGC")
+		p.addStaying(a, "its network has disableGC")
 	case a.IsYoung():
-		p.keep(a, a.Why+", but it is not a minute old")
+		p.addStaying(a, a.Why+", but it is not a minute old")
 	default:
-		p.take(a, a.Why)
+		p.addGoing(a, a.Why)
 	}
 }
 
@@ -131,15 +131,15 @@ func (p *planner) item(a *node.Attachment, why string) *Item {
 	return it
 }
 
-func (p *planner) take(a *node.Attachment, why string) { p.Goes = append(p.Goes, p.item(a, why)) }
+func (p *planner) addGoing(a *node.Attachment, why string) { p.Goes = append(p.Goes, p.item(a, why)) }
 
-func (p *planner) keep(a *node.Attachment, why string) {
+func (p *planner) addStaying(a *node.Attachment, why string) {
 	p.Stays = append(p.Stays, Stay{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName, Owner: a.Owner, State: a.State, Why: why})
 }
 
 // judgeThing decides about something that is held for nobody who is known. Most of these have no age, so that an ADD of a container that a list of what
 // is valid does not have yet may be under way: only an empty list says that they are nobody's.
-func (p *planner) judgeThing(t node.Thing) {
+func (p *planner) judgeThing(t node.Holding) {
 	why := ""
 	l, isLease := t.Held.Own.(lease.Lease)
 	_, isHash := t.Store.(reference.MasqueradeRules)
@@ -159,7 +159,7 @@ func (p *planner) judgeThing(t node.Thing) {
 		p.Stays = append(p.Stays, Stay{Network: t.Network, ContainerID: t.Held.Key.ContainerID, What: t.What, Why: why})
 		return
 	}
-	it := &Item{Network: t.Network, Why: "nobody holds it", Held: []node.Thing{t}, Results: []Seen{}}
+	it := &Item{Network: t.Network, Why: "nobody holds it", Held: []node.Holding{t}, Results: []Seen{}}
 	switch {
 	case isLease:
 		it.Why = "its file is empty or torn"
@@ -170,7 +170,7 @@ func (p *planner) judgeThing(t node.Thing) {
 }
 
 // runs reports whether a runtime says that a container runs that a thing may be held for.
-func (p *planner) runs(t node.Thing) bool {
+func (p *planner) runs(t node.Holding) bool {
 	return slices.ContainsFunc(p.Runtimes, func(r containers.Answer) bool {
 		return r.Runs(t.Held.Key.ContainerID) || slices.ContainsFunc(t.Held.MayBe, r.Runs)
 	})

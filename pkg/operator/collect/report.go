@@ -37,13 +37,13 @@ const version = 1
 
 // Item is an attachment that goes, or something that nobody holds.
 type Item struct {
-	Network     string       `json:"network,omitempty"`
-	ContainerID string       `json:"containerID,omitempty"`
-	IfName      string       `json:"ifname,omitempty"`
-	Owner       string       `json:"owner,omitempty"` // network/container/interface; "" is nobody
-	Why         string       `json:"why"`
-	Held        []node.Thing `json:"held"`
-	Results     []Seen       `json:"results"` // of libcni, the one that counts first
+	Network     string         `json:"network,omitempty"`
+	ContainerID string         `json:"containerID,omitempty"`
+	IfName      string         `json:"ifname,omitempty"`
+	Owner       string         `json:"owner,omitempty"` // network/container/interface; "" is nobody
+	Why         string         `json:"why"`
+	Held        []node.Holding `json:"held"`
+	Results     []Seen         `json:"results"` // of libcni, the one that counts first
 
 	Outcome Outcome `json:"outcome,omitempty"` // "" until it is tried
 	Reason  string  `json:"reason,omitempty"`  // of another outcome than Removed
@@ -120,12 +120,12 @@ func (it *Item) isSame(other *Item) bool {
 	if it.Owner != "" || other.Owner != "" {
 		return it.Owner == other.Owner
 	}
-	return it.Network == other.Network && slices.ContainsFunc(it.Held, func(t node.Thing) bool { return lists(other.Held, t) })
+	return it.Network == other.Network && slices.ContainsFunc(it.Held, func(t node.Holding) bool { return lists(other.Held, t) })
 }
 
 // lists reports whether a thing is in a list, held since the same time.
-func lists(list []node.Thing, t node.Thing) bool {
-	return slices.ContainsFunc(list, func(other node.Thing) bool {
+func lists(list []node.Holding, t node.Holding) bool {
+	return slices.ContainsFunc(list, func(other node.Holding) bool {
 		isSame := t.Since == other.Since || t.Since != nil && other.Since != nil && t.Since.Equal(*other.Since)
 		return isSame && t.Plugin == other.Plugin && t.What == other.What && t.Owner == other.Owner
 	})

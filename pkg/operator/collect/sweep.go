@@ -17,15 +17,15 @@ func Release(ctx context.Context, a *node.Attachment, plugins plugin.Table) erro
 }
 
 // ownOf returns the things that say whose they are.
-func ownOf(things []node.Thing) []node.Thing {
-	return slices.DeleteFunc(slices.Clone(things), func(t node.Thing) bool { return t.Held.Owner == "" && t.Held.Key.IfName == "" })
+func ownOf(holdings []node.Holding) []node.Holding {
+	return slices.DeleteFunc(slices.Clone(holdings), func(t node.Holding) bool { return t.Held.Owner == "" && t.Held.Key.IfName == "" })
 }
 
 // release lets go of things: of leases last, so that nobody gets an address that something still points at.
-func release(ctx context.Context, things []node.Thing, plugins plugin.Table) error {
+func release(ctx context.Context, holdings []node.Holding, plugins plugin.Table) error {
 	var errs []error
 	for _, last := range []bool{false, true} {
-		for _, t := range things {
+		for _, t := range holdings {
 			if row := plugins.Find(t.Plugin); last != (row != nil && row.Kind == plugin.IPAM) {
 				continue
 			}
@@ -44,19 +44,19 @@ func (r *Report) Sweep(ctx context.Context, o Options) {
 		return
 	}
 	n := node.Read(ctx, o.Options)
-	things := slices.Clone(n.Unowned)
+	holdings := slices.Clone(n.Unowned)
 	for _, a := range n.Attachments {
 		if !lives(a) {
-			things = append(things, a.Held...)
+			holdings = append(holdings, a.Held...)
 		}
 	}
 	for _, it := range r.Goes {
 		a := n.Attachment(it.key())
-		isAgain := a != nil && slices.ContainsFunc(a.Held, func(t node.Thing) bool { return !lists(it.Held, t) })
+		isAgain := a != nil && slices.ContainsFunc(a.Held, func(t node.Holding) bool { return !lists(it.Held, t) })
 		if !isDone(it) || isAgain { // a new ADD of it is under way
 			continue
 		}
-		left := slices.DeleteFunc(slices.Clone(it.Held), func(t node.Thing) bool { return !isStill(things, t) || isShared(n, t) })
+		left := slices.DeleteFunc(slices.Clone(it.Held), func(t node.Holding) bool { return !isStill(holdings, t) || isShared(n, t) })
 		if err := release(ctx, left, o.Plugins); err != nil {
 			it.end(fmt.Errorf("remove what the DEL of %s of network %s has left: %w", it.Name(), it.Network, err), o)
 		}
@@ -64,8 +64,8 @@ func (r *Report) Sweep(ctx context.Context, o Options) {
 }
 
 // isStill reports whether a thing is in a list that was made later. Whose it is may not be known any more, as its result is gone.
-func isStill(list []node.Thing, t node.Thing) bool {
-	return slices.ContainsFunc(list, func(now node.Thing) bool {
+func isStill(list []node.Holding, t node.Holding) bool {
+	return slices.ContainsFunc(list, func(now node.Holding) bool {
 		isOther := now.Held.Key.ContainerID != "" && now.Held.Key != t.Held.Key
 		return !isOther && now.Plugin == t.Plugin && now.What == t.What && reflect.DeepEqual(now.Held.Own, t.Held.Own)
 	})
@@ -74,7 +74,7 @@ func isStill(list []node.Thing, t node.Thing) bool {
 func lives(a *node.Attachment) bool { return a.Result != nil || a.State == node.Alive }
 
 // isShared reports whether something that only says its container may be another attachment's of that container.
-func isShared(n *node.Node, t node.Thing) bool {
+func isShared(n *node.Node, t node.Holding) bool {
 	k := t.Held.Key
 	return k.IfName == "" && t.Held.Owner == "" && slices.ContainsFunc(n.Attachments, func(a *node.Attachment) bool {
 		isOf := a.ContainerID == k.ContainerID || slices.Contains(t.Held.MayBe, a.ContainerID)

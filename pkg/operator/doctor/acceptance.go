@@ -107,7 +107,7 @@ func acceptanceOf(conn *nftables.Conn, rule *nftables.Rule) (a acceptance, err e
 			mask = e.Mask
 		case *expr.Cmp:
 			if e.Op == expr.CmpOpEq {
-				a.take(loaded, e.Data, mask)
+				a.require(loaded, e.Data, mask)
 			} else {
 				a.other = true
 			}
@@ -139,8 +139,8 @@ func kindOf(k expr.MetaKey) kind {
 	return kindOther
 }
 
-// take notes what a value has to be.
-func (a *acceptance) take(k kind, data, mask []byte) {
+// require notes what a value has to be.
+func (a *acceptance) require(k kind, data, mask []byte) {
 	switch k {
 	case kindLink:
 		name, _, whole := bytes.Cut(data, []byte{0})
@@ -183,7 +183,7 @@ func (a *acceptance) takeSet(k kind, elements []nftables.SetElement) {
 		case isAddress:
 			a.spans = append(a.spans, span{address, address})
 		default:
-			a.take(k, e.Key, nil)
+			a.require(k, e.Key, nil)
 		}
 	}
 }

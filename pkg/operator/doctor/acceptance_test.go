@@ -84,7 +84,7 @@ func TestTake(t *testing.T) {
 		{kindOther, []byte{6}, nil, "[] [] true"},
 	} {
 		var a acceptance
-		a.take(tt.kind, tt.data, tt.mask)
+		a.require(tt.kind, tt.data, tt.mask)
 		if got := fmt.Sprint(a.links, a.spans, a.other); got != tt.want {
 			t.Errorf("%v %v: %s, want %s", tt.kind, tt.data, got, tt.want)
 		}

@@ -25,7 +25,7 @@ var (
 func checkEtcd(ctx context.Context, s *subject) (list []Finding, err error) {
 	for _, of := range s.Shared() {
 		name := of.Name()
-		held, err := of.Held(ctx, "")
+		addresses, err := of.Held(ctx, "")
 		if err != nil {
 			return list, err
 		}
@@ -35,7 +35,7 @@ func checkEtcd(ctx context.Context, s *subject) (list []Finding, err error) {
 			list = append(list, checkHost(name, w.Shared)...)
 		}
 		var open, lost []string
-		for _, h := range held {
+		for _, h := range addresses {
 			own, _ := h.Own.(shared.Held)
 			switch {
 			case own.Lost != "":

@@ -1,10 +1,13 @@
 package doctor
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/coreos/go-systemd/v22/unit"
 )
 
 // configFiles returns the files of some directories in the order of their names. Of two with one name that in the earlier directory counts:
@@ -24,25 +27,16 @@ func configFiles(suffix string, dirs ...string) (paths []string) {
 	return paths
 }
 
-// readINI returns the values of a file by section and key, none if it can't be read.
+// readINI returns the values of a file of systemd's or NetworkManager's by section and key, as far as it can be read.
 func readINI(path string) map[string]map[string][]string {
 	sections := map[string]map[string][]string{}
 	text, _ := os.ReadFile(path)
-	name := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		key, value, isValue := strings.Cut(line, "=")
-		switch {
-		case line == "" || strings.ContainsAny(line[:1], "#;"):
-		case strings.HasPrefix(line, "["):
-			name = strings.Trim(line, "[]")
-			if sections[name] == nil {
-				sections[name] = map[string][]string{}
-			}
-		case isValue && sections[name] != nil:
-			key = strings.TrimSpace(key)
-			sections[name][key] = append(sections[name][key], strings.TrimSpace(value))
+	options, _ := unit.DeserializeOptions(bytes.NewReader(text))
+	for _, o := range options {
+		if sections[o.Section] == nil {
+			sections[o.Section] = map[string][]string{}
 		}
+		sections[o.Section][o.Name] = append(sections[o.Section][o.Name], strings.ReplaceAll(o.Value, "\\\n", " "))
 	}
 	return sections
 }

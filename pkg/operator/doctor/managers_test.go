@@ -48,7 +48,7 @@ func TestNetworkManagerSpares(t *testing.T) {
 func TestConfigFiles(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
-		first + "/20-a.network": "; a comment\n[Match]\nName=a*\nName = b*\n# [x]\n[Link]\nUnmanaged = yes\nno value\n", first + "/x.netdev": "",
+		first + "/20-a.network": "; a comment\n[Match]\nName=a*\nName = b* \\\n  c*\n# [x]\n[Link]\nUnmanaged = yes\nno value\n", first + "/x.netdev": "",
 		second + "/20-a.network": "[Match]\nName=hidden\n", second + "/10-b.network": "[Match]\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -59,7 +59,7 @@ func TestConfigFiles(t *testing.T) {
 		t.Errorf("files %v, want %v", got, want)
 	}
 	ini := readINI(filepath.Join(first, "20-a.network"))
-	if !slices.Equal(ini["Match"]["Name"], []string{"a*", "b*"}) || !isYes(last(ini["Link"]["Unmanaged"])) || len(ini) != 2 || len(readINI("/nowhere")) != 0 {
+	if !slices.Equal(ini["Match"]["Name"], []string{"a*", "b*    c*"}) || !isYes(last(ini["Link"]["Unmanaged"])) || len(ini) != 2 || len(readINI("/nowhere")) != 0 {
 		t.Errorf("read %v", ini)
 	}
 }

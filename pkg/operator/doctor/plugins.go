@@ -19,8 +19,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/process/layout"
 )
 
-// place is where plugins are looked for.
-type place struct {
+// pluginPath is where plugins are looked for.
+type pluginPath struct {
 	who      []string // runtimes
 	confDir  string
 	dirs     []string
@@ -28,20 +28,20 @@ type place struct {
 }
 
 // places returns where runtimes look; if there are none, or who asks has said where, it is there.
-func (s *subject) places() (list []*place, err error) {
+func (s *subject) places() (list []*pluginPath, err error) {
 	all := s.runtimes
 	if all == nil || s.OwnBinDirs {
 		all = []runtimes.Runtime{{Name: "cnictl", ConfDir: filepath.Clean(s.confDir()), BinDirs: s.BinDirs}}
 	}
 	for _, r := range all {
-		i := slices.IndexFunc(list, func(p *place) bool { return p.confDir == r.ConfDir && slices.Equal(p.dirs, r.BinDirs) })
+		i := slices.IndexFunc(list, func(p *pluginPath) bool { return p.confDir == r.ConfDir && slices.Equal(p.dirs, r.BinDirs) })
 		if i >= 0 {
 			list[i].who = append(list[i].who, r.Name)
 			continue
 		}
 		networks, wrong := s.networksIn(r.ConfDir)
 		err = errors.Join(err, wrong)
-		list = append(list, &place{who: []string{r.Name}, confDir: r.ConfDir, dirs: r.BinDirs, networks: networks})
+		list = append(list, &pluginPath{who: []string{r.Name}, confDir: r.ConfDir, dirs: r.BinDirs, networks: networks})
 	}
 	return list, err
 }
@@ -117,7 +117,7 @@ var pluginMissing = codes.Declare(finding.Code{Name: "plugin-missing", Severity:
 	Remedy:  "`cnictl install --dir DIR --only NAMES`"})
 
 // missing finds the plugins of a network that are in none of the directories.
-func (s *subject) missing(p *place, n *network) []Finding {
+func (s *subject) missing(p *pluginPath, n *network) []Finding {
 	var all, own, others []string
 	for _, part := range n.parts {
 		if pluginfile.Find(p.dirs, part.Named) != nil || slices.Contains(all, part.Named) {
@@ -190,7 +190,7 @@ func sharing(run *pluginfile.File) string {
 }
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run. That is mended once, by the name that it was met by first.
-func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*pluginfile.File, first string) []Finding {
+func (s *subject) wrong(p *pluginPath, n *network, part *netconf.Part, files []*pluginfile.File, first string) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
 	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.Named, "--force")

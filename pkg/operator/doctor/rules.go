@@ -42,8 +42,8 @@ func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
 func isOwn(a *node.Attachment) bool { return a.HostEnd != nil && a.HostEnd.Owner == a.Owner }
 
 // holds reports whether one of the things that are held is in one of these.
-func holds(held []node.Thing, stores ...plugin.Store) bool {
-	return slices.ContainsFunc(held, func(t node.Thing) bool {
+func holds(holdings []node.Holding, stores ...plugin.Store) bool {
+	return slices.ContainsFunc(holdings, func(t node.Holding) bool {
 		return slices.ContainsFunc(stores, func(s plugin.Store) bool { return t.Store == s })
 	})
 }

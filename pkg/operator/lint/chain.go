@@ -43,9 +43,9 @@ func (f *file) checkPlugin(p *part, isIPAM bool) {
 		f.report(refused, p.typed, strconv.Quote(p.named[strings.LastIndexByte(p.named, '/')+1:]), nil, "a type is the name of a file, without its directory")
 	case p.plugin == nil:
 		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" && f.options.Plugins.Find(p.named) == nil {
-			f.report(misspelledPlugin, p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", cut(p.named), like)
+			f.report(misspelledPlugin, p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", shorten(p.named), like)
 		} else {
-			f.report(unknownPlugin, p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", cut(p.named))
+			f.report(unknownPlugin, p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", shorten(p.named))
 		}
 	case isIPAM && p.plugin.Kind != plugin.IPAM:
 		f.report(wrongKind, p.typed, "one of "+strings.Join(f.kinds(true), ", "), nil, "%s hands out no addresses: it can't be in \"ipam\"", p.kind)

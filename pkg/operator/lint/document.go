@@ -132,9 +132,9 @@ func (v *value) find(path string) *value {
 func (v *value) describe() string {
 	switch v.kind {
 	case '"':
-		return "the string " + strconv.Quote(cut(v.text))
+		return "the string " + strconv.Quote(shorten(v.text))
 	case '0':
-		return "the number " + cut(v.text)
+		return "the number " + shorten(v.text)
 	case '{':
 		return "an object"
 	case '[':
@@ -144,7 +144,7 @@ func (v *value) describe() string {
 	}
 }
 
-func cut(text string) string {
+func shorten(text string) string {
 	const most = 60
 	if len(text) <= most {
 		return text
@@ -168,7 +168,7 @@ type file struct {
 func (f *file) position(at int) (line, column int) {
 	text := f.Text
 	if f.definition != nil {
-		text, at = f.manifest, f.definition.Place(at)
+		text, at = f.manifest, f.definition.Offset(at)
 	}
 	before := text[:min(at, len(text))]
 	start := bytes.LastIndexByte(before, '\n') + 1

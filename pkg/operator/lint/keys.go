@@ -66,7 +66,7 @@ func (f *file) checkKeys(v *value, table keys.Table, who string) {
 			}
 			f.report(unknownKey, m.key, strconv.Quote(key.Name), edits, "%s has no key %q, and ignores it; did you mean %q?", who, m.name, key.Name)
 		default:
-			f.report(unknownKey, m.key, "", nil, "%s has no key %q, and ignores it", who, cut(m.name))
+			f.report(unknownKey, m.key, "", nil, "%s has no key %q, and ignores it", who, shorten(m.name))
 		}
 	}
 }

@@ -216,7 +216,7 @@ func (f *file) checkNetwork() {
 		}
 		f.report(nameMissing, n.named, `"name": "mynet"`, nil, "the network has no name")
 	case name.kind == '"' && !validName.MatchString(name.text):
-		f.report(nameInvalid, name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", cut(name.text))
+		f.report(nameInvalid, name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", shorten(name.text))
 	}
 	if list := f.top.get("plugins"); list != nil && list.kind == '[' && len(list.items) == 0 && !n.single {
 		f.report(pluginsMissing, list.span, `"plugins": [{"type": "bridge", …}]`, nil, "the list of plugins is empty")

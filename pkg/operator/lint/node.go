@@ -111,7 +111,7 @@ func (f *file) checkInstalled(p *part) {
 	}
 	i := f.options.Node.Plugins(p.named)
 	if i == nil {
-		f.report(pluginNotInstalled, p.typed, "", nil, "%q is in none of the directories of plugins", cut(p.named))
+		f.report(pluginNotInstalled, p.typed, "", nil, "%q is in none of the directories of plugins", shorten(p.named))
 		return
 	}
 	set, known := p.table()

@@ -83,7 +83,7 @@ func (f *file) reportSyntax(err error) {
 	case strings.Contains(text, "after object name"):
 		text, fix = "a colon is missing behind the key", `"key": value`
 	case strings.HasPrefix(text, "invalid literal: "):
-		text, fix = fmt.Sprintf("%s is no JSON value", cut(strings.TrimPrefix(text, "invalid literal: "))), `a string in double quotes, a number, true, false or null`
+		text, fix = fmt.Sprintf("%s is no JSON value", shorten(strings.TrimPrefix(text, "invalid literal: "))), `a string in double quotes, a number, true, false or null`
 	}
 	f.report(notJSON, span{at: at}, fix, nil, "%s", text)
 }

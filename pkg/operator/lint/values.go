@@ -58,14 +58,14 @@ func (f *file) reportValue(v *value, k *keys.Key) {
 				edits = []edit{{v.at, v.end, fix}}
 			}
 		}
-		f.report(wrongWord, v.span, fix, edits, "%q has to be %s, and is %q", k.Name, wanted(k, want), cut(v.text))
+		f.report(wrongWord, v.span, fix, edits, "%q has to be %s, and is %q", k.Name, wanted(k, want), shorten(v.text))
 	case strings.HasPrefix(v.text, "usePodCidr"): // Calico puts the node's subnet in place of it
 	default:
 		if p, err := netip.ParsePrefix(v.text); err == nil && p != p.Masked() && k.Form != keys.Address {
 			f.reportHostBits(v, p)
 			return
 		}
-		f.report(wrongForm, v.span, "", nil, "%q has to be %s, and is %q", k.Name, wanted(k, want), cut(v.text))
+		f.report(wrongForm, v.span, "", nil, "%q has to be %s, and is %q", k.Name, wanted(k, want), shorten(v.text))
 	}
 }
 

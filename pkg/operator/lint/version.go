@@ -31,7 +31,7 @@ func (f *file) checkVersion() {
 		if i := slices.IndexFunc(all, func(known string) bool { return known == v.text+".0" || known == strings.TrimPrefix(v.text, "v") }); i >= 0 {
 			fix, edits = `"`+all[i]+`"`, []edit{{v.at, v.end, `"` + all[i] + `"`}}
 		}
-		f.report(versionUnknown, v.span, fix, edits, "there is no CNI version %q", cut(v.text))
+		f.report(versionUnknown, v.span, fix, edits, "there is no CNI version %q", shorten(v.text))
 	}
 	if !plugin.KnownVersion(n.version) {
 		return

@@ -39,7 +39,7 @@ func source() Source {
 				{Network: "demo", State: node.Gone},
 				{Network: "bad\xffname", State: node.Unknown},
 			},
-			Unowned: []node.Thing{{Plugin: "portmap"}, {Plugin: "portmap"}, {Plugin: "host-local"}},
+			Unowned: []node.Holding{{Plugin: "portmap"}, {Plugin: "portmap"}, {Plugin: "host-local"}},
 			Unread:  []node.Unread{{What: "x"}},
 		},
 		Findings: []doctor.Finding{{Code: "pool-nearly-full", Severity: finding.Warning}, {Code: "pool-nearly-full", Severity: finding.Warning}, {Code: "plugin-missing", Severity: finding.Error}},

@@ -26,8 +26,8 @@ type Definition struct {
 	places []int // of the configuration's bytes in the text
 }
 
-// Place returns where a byte of the configuration stands in the text.
-func (d *Definition) Place(at int) int {
+// Offset returns where a byte of the configuration stands in the text.
+func (d *Definition) Offset(at int) int {
 	switch {
 	case len(d.places) == 0:
 		return d.At

@@ -83,12 +83,12 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("%s: %s", d.Name, d.Config)
 		}
 		for _, word := range []string{"type", "bridge", "cniVersion", "}"} {
-			at := d.Place(strings.LastIndex(d.Config, word))
+			at := d.Offset(strings.LastIndex(d.Config, word))
 			if !strings.HasPrefix(manifest[at:], word) {
 				t.Errorf("%s: %q is at %q", d.Name, word, manifest[at:min(at+20, len(manifest))])
 			}
 		}
-		if line := 1 + strings.Count(manifest[:d.Place(strings.Index(d.Config, `"bridge"`))], "\n"); line != want[i].line {
+		if line := 1 + strings.Count(manifest[:d.Offset(strings.Index(d.Config, `"bridge"`))], "\n"); line != want[i].line {
 			t.Errorf("%s: the plugin is in line %d, want %d", d.Name, line, want[i].line)
 		}
 	}
@@ -104,7 +104,7 @@ func TestKubectl(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	for is, stands := range map[string]string{"eth0": `\u0065th0`, "th0": "th0", "}": "}"} {
-		if at := list[0].Place(strings.Index(list[0].Config, is)); !strings.HasPrefix(text[at:], stands) {
+		if at := list[0].Offset(strings.Index(list[0].Config, is)); !strings.HasPrefix(text[at:], stands) {
 			t.Errorf("%q is at %q", is, text[at:])
 		}
 	}
@@ -172,7 +172,7 @@ func FuzzRead(f *testing.F) {
 		for _, d := range list {
 			before := 0
 			for i := range len(d.Config) + 1 {
-				at := d.Place(i)
+				at := d.Offset(i)
 				if at < before || at > len(text)+1 {
 					t.Fatalf("byte %d of %q is at %d of %d, behind %d", i, d.Config, at, len(text), before)
 				}

@@ -60,7 +60,7 @@ func (n *Node) unleased(a *Attachment) (list []netip.Addr) {
 	}
 	for _, ip := range result.AddressesOf(a.Result.Result, a.IfName) {
 		address := result.Addr(ip.Address.IP)
-		isHeld := slices.ContainsFunc(a.Held, func(t Thing) bool {
+		isHeld := slices.ContainsFunc(a.Held, func(t Holding) bool {
 			l, ok := t.Held.Own.(lease.Lease)
 			return ok && l.Address == address
 		})

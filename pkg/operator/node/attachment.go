@@ -45,7 +45,7 @@ type Attachment struct {
 	Plugins   []string       `json:"plugins"` // of the configuration that ADD had, their types
 	Since     *time.Time     `json:"since,omitempty"`
 	Cache     string         `json:"cache,omitempty"` // libcni's file of it
-	Held      []Thing        `json:"held"`
+	Held      []Holding      `json:"held"`
 	Twice     []string       `json:"twice,omitempty"`    // owners of attachments that are alive, too, with one of its addresses
 	Unleased  []netip.Addr   `json:"unleased,omitempty"` // addresses that host-local has given it, and gives to others now: the leases are lost
 
@@ -87,7 +87,7 @@ func (n *Node) newAttachment(owner string, k plugin.Key) *Attachment {
 	}
 	a := &Attachment{
 		Network: k.Network, ContainerID: k.ContainerID, IfName: k.IfName, Owner: owner, State: Unknown,
-		Addresses: []netip.Prefix{}, Gateways: []netip.Addr{}, Ports: []Port{}, Plugins: []string{}, Held: []Thing{},
+		Addresses: []netip.Prefix{}, Gateways: []netip.Addr{}, Ports: []Port{}, Plugins: []string{}, Held: []Holding{},
 	}
 	n.byKey[owner] = a
 	n.Attachments = append(n.Attachments, a)

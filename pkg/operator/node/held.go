@@ -18,8 +18,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Thing is something that a plugin holds for an attachment, as it lists it.
-type Thing struct {
+// Holding is something that a plugin holds for an attachment, as it lists it.
+type Holding struct {
 	Plugin string `json:"plugin"`
 	What   string `json:"what"`
 
@@ -34,7 +34,7 @@ type Thing struct {
 }
 
 // Address returns the address that is held, if it is one.
-func (t Thing) Address() (netip.Addr, bool) {
+func (t Holding) Address() (netip.Addr, bool) {
 	switch own := t.Held.Own.(type) {
 	case lease.Lease:
 		return own.Address, true
@@ -45,7 +45,7 @@ func (t Thing) Address() (netip.Addr, bool) {
 }
 
 // readHeld asks all plugins what they hold, each with every configuration that may say where that is.
-func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (things []Thing) {
+func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (holdings []Holding) {
 	n.parts = []*netconf.Part{netconf.NewPart(conf.New(), o.Plugins.Find)}
 	networks := []string{""} // of which each part is
 	add := func(network string, l *netconf.List) {
@@ -92,41 +92,41 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 		}
 	}
 	n.Stores = l.stores
-	return l.things
+	return l.holdings
 }
 
 // list is what plugins hold, each thing once.
 type list struct {
-	things []Thing
-	stores []plugin.Store
-	index  map[string]int         // of each thing
-	asked  map[plugin.Store][]int // the things that a store has
+	holdings []Holding
+	stores   []plugin.Store
+	index    map[string]int         // of each thing
+	asked    map[plugin.Store][]int // the things that a store has
 }
 
 // ask adds what a plugin has in a store. Several plugins may have the same one.
 func (l *list) ask(ctx context.Context, name string, s plugin.Store) error {
 	isComparable := reflect.TypeOf(s).Comparable() // most are the same whatever the configuration
 	if isComparable {
-		if things, known := l.asked[s]; known {
-			for _, i := range things {
-				l.things[i].by = append(l.things[i].by, name)
+		if holdings, known := l.asked[s]; known {
+			for _, i := range holdings {
+				l.holdings[i].by = append(l.holdings[i].by, name)
 			}
 			return nil
 		}
 		l.asked[s] = nil
 	}
 	l.stores = append(l.stores, s)
-	held, err := link.Uninterrupted(func() ([]plugin.Held, error) { return s.Held(ctx, "") })
-	slices.SortStableFunc(held, func(a, b plugin.Held) int { return strings.Compare(a.What, b.What) }) // a kernel's map has no order
-	for _, h := range held {
+	listed, err := link.Uninterrupted(func() ([]plugin.Held, error) { return s.Held(ctx, "") })
+	slices.SortStableFunc(listed, func(a, b plugin.Held) int { return strings.Compare(a.What, b.What) }) // a kernel's map has no order
+	for _, h := range listed {
 		t := newThing(name, h, s)
 		id := strings.Join(append(h.MayBe, t.Network, t.Owner, t.What), "\n")
 		i, known := l.index[id]
 		if !known {
-			i = len(l.things)
-			l.index[id], l.things = i, append(l.things, t)
+			i = len(l.holdings)
+			l.index[id], l.holdings = i, append(l.holdings, t)
 		}
-		l.things[i].by = append(l.things[i].by, name)
+		l.holdings[i].by = append(l.holdings[i].by, name)
 		if isComparable {
 			l.asked[s] = append(l.asked[s], i)
 		}
@@ -134,8 +134,8 @@ func (l *list) ask(ctx context.Context, name string, s plugin.Store) error {
 	return err
 }
 
-func newThing(name string, h plugin.Held, s plugin.Store) Thing {
-	t := Thing{Plugin: name, What: h.What, Network: h.Key.Network, Owner: h.Owner, Held: h, Store: s}
+func newThing(name string, h plugin.Held, s plugin.Store) Holding {
+	t := Holding{Plugin: name, What: h.What, Network: h.Key.Network, Owner: h.Owner, Held: h, Store: s}
 	if t.Owner == "" && h.Key.ContainerID != "" {
 		t.Owner = strings.TrimSuffix(h.Key.String(), "/")
 	}
@@ -170,7 +170,7 @@ func isFor(p *netconf.Part, row plugin.Descriptor) bool {
 
 // addThing gives a thing to the attachment that holds it. A thing that says its container only is given to that container's attachments
 // on the network, or on all; one that does not say even that is nobody's.
-func (n *Node) addThing(t Thing) {
+func (n *Node) addThing(t Holding) {
 	k := t.Held.Key
 	switch {
 	case t.Held.Owner != "" || k.Network != "" && k.ContainerID != "" && k.IfName != "":

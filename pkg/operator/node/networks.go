@@ -79,7 +79,7 @@ func (n *Node) readNetworks(o Options) {
 }
 
 // count counts what is held of the network's pools.
-func (w *Network) count(t Thing, is State) {
+func (w *Network) count(t Holding, is State) {
 	address, ok := t.Address()
 	if !ok {
 		return

@@ -60,7 +60,7 @@ type Node struct {
 	Attachments []*Attachment `json:"attachments"` // ordered by network, container, interface
 	Networks    []*Network    `json:"networks"`    // of the directory of networks, and those that only attachments name
 	Namespaces  []*Namespace  `json:"namespaces"`
-	Unowned     []Thing       `json:"unowned"` // what is held for nobody who is known
+	Unowned     []Holding     `json:"unowned"` // what is held for nobody who is known
 	Unread      []Unread      `json:"unread"`
 
 	Runtimes []containers.Answer `json:"-"` // those that were asked
@@ -91,14 +91,14 @@ func (u Unread) IsQuestion() bool { return !filepath.IsAbs(u.What) }
 // Read looks at the node. It asks plugins what they hold before it reads the caches: an attachment that is being made has a result then,
 // or is not listed at all.
 func Read(ctx context.Context, o Options) *Node {
-	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}, Runtimes: []containers.Answer{}}
+	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Holding{}, Unread: []Unread{}, Runtimes: []containers.Answer{}}
 	n.readNetworks(o)
 	results, unread := n.readResults(o, nil)
-	things := n.readHeld(ctx, o, results) // with the configurations that results have, too
-	if len(things) > 0 {
+	holdings := n.readHeld(ctx, o, results) // with the configurations that results have, too
+	if len(holdings) > 0 {
 		results, unread = n.readResults(o, results)
 	}
-	things = append(things, n.readShared(ctx, o, things)...)
+	holdings = append(holdings, n.readShared(ctx, o, holdings)...)
 	n.Unread = append(n.Unread, unread...)
 	n.presence = presence.NewHost(o.NotesDir())
 	if err := n.ReadLinks(); err != nil {
@@ -108,7 +108,7 @@ func Read(ctx context.Context, o Options) *Node {
 	for _, r := range results {
 		n.addResult(r)
 	}
-	for _, t := range things {
+	for _, t := range holdings {
 		n.addThing(t)
 	}
 	n.addNotes(o.NotesDir())

@@ -37,7 +37,7 @@ func (p Port) isSame(q Port) bool {
 }
 
 // port returns the port that is published, if it is one.
-func (t Thing) port() (Port, bool) {
+func (t Holding) port() (Port, bool) {
 	m, ok := nft.PortOf(t.Held)
 	p := Port{HostPort: int(m.HostPort), Protocol: spec.ProtocolName(m.Protocol)}
 	if m.HostIP.IsValid() {

@@ -26,7 +26,7 @@ func (n *Node) Shared() (list []shared.Store) {
 }
 
 // readShared asks etcd, and returns what it has of this host of which there is no note: its disk was lost.
-func (n *Node) readShared(ctx context.Context, o Options, known []Thing) (things []Thing) {
+func (n *Node) readShared(ctx context.Context, o Options, known []Holding) (holdings []Holding) {
 	if !o.Shared {
 		return nil
 	}
@@ -41,18 +41,18 @@ func (n *Node) readShared(ctx context.Context, o Options, known []Thing) (things
 		w.Shared.Report = *r
 		for _, h := range r.Held {
 			k := plugin.Key{Network: w.Name, ContainerID: h.ContainerID, IfName: h.IfName}
-			isKnown := slices.ContainsFunc(known, func(t Thing) bool {
+			isKnown := slices.ContainsFunc(known, func(t Holding) bool {
 				own, ok := t.Held.Own.(shared.Held)
 				return ok && t.Held.Key == k && own.Address == h.Address
 			})
 			if !isKnown && h.Address.IsValid() {
 				t := newThing(shared.Plugin, plugin.Held{Key: k, What: "address " + h.Address.String(), Since: h.Since, Own: h}, s)
 				t.by = []string{shared.Plugin}
-				things = append(things, t)
+				holdings = append(holdings, t)
 			}
 		}
 	}
-	return things
+	return holdings
 }
 
 // spread takes the figures of a pool over all hosts in place of this host's.

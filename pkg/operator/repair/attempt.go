@@ -183,7 +183,7 @@ func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 	defer a.recovered(&is)
 	before := a.report.Plugins
 	a.report.Plugins = []Finding{}
-	lock, err := a.keep(ctx)
+	lock, err := a.lock(ctx)
 	if err != nil {
 		return a.refuse(err)
 	}
@@ -235,7 +235,7 @@ func (a *attempt) confirm(ctx context.Context) {
 	if a.report.Outcome != Wrong && len(a.mended) == 0 {
 		return
 	}
-	lock, err := a.keep(ctx)
+	lock, err := a.lock(ctx)
 	lock.Release() // who waits for others must not have a DEL wait
 	if err == nil && len(a.mended) > 0 {
 		a.report.Outcome, err = a.checkMended(ctx)
@@ -256,12 +256,12 @@ func (a *attempt) checkMended(ctx context.Context) (is Outcome, err error) {
 		return Wrong, nil
 	}
 	defer steps[0].request.Close()
-	for i, place := range a.mended {
+	for i, at := range a.mended {
 		f := &a.report.Plugins[i]
 		if f.Left != "" {
 			continue
 		}
-		switch err := a.repairAlone(ctx, steps[place]); {
+		switch err := a.repairAlone(ctx, steps[at]); {
 		case errors.Is(err, errDeleted), errors.Is(err, presence.ErrDeleting):
 			return is, err
 		case err != nil:
@@ -278,7 +278,7 @@ func (a *attempt) repairAlone(ctx context.Context, s *step) error {
 		return nil
 	}
 	return state.Locked(ctx, lockFile, func() error {
-		lock, err := a.keep(ctx)
+		lock, err := a.lock(ctx)
 		if err != nil {
 			return err
 		}
@@ -288,9 +288,9 @@ func (a *attempt) repairAlone(ctx context.Context, s *step) error {
 	})
 }
 
-// keep has a DEL of the attachment wait until the lock is released. It fails if one has begun since the attachment was found wrong.
-func (a *attempt) keep(ctx context.Context) (*state.Lock, error) {
-	lock, err := presence.DefaultNotes.Keep(ctx, a.Key(), a.Made())
+// lock has a DEL of the attachment wait until the lock is released. It fails if one has begun since the attachment was found wrong.
+func (a *attempt) lock(ctx context.Context) (*state.Lock, error) {
+	lock, err := presence.DefaultNotes.DelayDel(ctx, a.Key(), a.Made())
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func TestKeep(t *testing.T) {
 				t.Fatal(err)
 			}
 			isThere := name == "as it was" || name == "only accessed"
-			lock, err := a.keep(t.Context())
+			lock, err := a.lock(t.Context())
 			if (err == nil) != isThere || err != nil && !errors.Is(err, errDeleted) {
 				t.Errorf("%s: %v", name, err)
 			}

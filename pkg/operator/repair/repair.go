@@ -131,7 +131,7 @@ func (s *shared) putBack(ctx context.Context, wrong []*attempt) error {
 func commit(ctx context.Context, batch *nft.Batch, part []*attempt) {
 	order := map[plugin.Key]int{}
 	for i, a := range part {
-		if lock, err := a.keep(ctx); err == nil {
+		if lock, err := a.lock(ctx); err == nil {
 			defer lock.Release()
 			order[a.Key()] = i
 		}

@@ -48,7 +48,7 @@ func Rewrite(path string, text []byte) error {
 // File is a file that is written bit by bit.
 type File struct {
 	*os.File
-	place *place
+	target *target
 }
 
 // Create makes a file that is written bit by bit, and removes one of root's or the caller's that has its name. Else it is as Write.
@@ -74,15 +74,15 @@ func New(path string, mode os.FileMode) (*File, error) {
 
 // Close closes the file.
 func (f *File) Close() error {
-	f.place.way.close()
+	f.target.way.close()
 	return f.File.Close()
 }
 
 // Discard removes the file, and closes it.
-func (f *File) Discard() error { return errors.Join(f.place.remove(), f.Close()) }
+func (f *File) Discard() error { return errors.Join(f.target.remove(), f.Close()) }
 
-// place is where a file is, or will be.
-type place struct {
+// target is where a file is, or will be.
+type target struct {
 	way  way // to its directory
 	name string
 	path string
@@ -90,7 +90,7 @@ type place struct {
 }
 
 // locate finds the place that a path means. Links that root or the caller has made are followed.
-func locate(path string) (*place, error) {
+func locate(path string) (*target, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -105,28 +105,28 @@ func locate(path string) (*place, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &place{way: w, name: filepath.Base(path), path: path}, nil
+		return &target{way: w, name: filepath.Base(path), path: path}, nil
 	case err != nil:
 		return nil, err
 	case len(w) == 1:
 		return nil, &os.PathError{Op: "write", Path: path, Err: unix.EISDIR}
 	}
-	return &place{way: w, name: filepath.Base(w.end().Name()), path: w.end().Name(), old: w.end()}, nil
+	return &target{way: w, name: filepath.Base(w.end().Name()), path: w.end().Name(), old: w.end()}, nil
 }
 
-func (p *place) dir() int {
+func (p *target) dir() int {
 	if p.old != nil {
 		return int(p.way[len(p.way)-2].Fd())
 	}
 	return int(p.way.end().Fd())
 }
 
-func (p *place) wrong(why string) error {
+func (p *target) wrong(why string) error {
 	return &os.PathError{Op: "write", Path: p.path, Err: errors.New(why + "; name another file, or remove this one")}
 }
 
 // isOurs returns why what is there must not be replaced.
-func (p *place) isOurs() error {
+func (p *target) isOurs() error {
 	var st unix.Stat_t
 	if p.old == nil {
 		return nil
@@ -144,7 +144,7 @@ func (p *place) isOurs() error {
 }
 
 // open makes a file of a new name in the directory.
-func (p *place) open(name string, mode os.FileMode) (*os.File, error) {
+func (p *target) open(name string, mode os.FileMode) (*os.File, error) {
 	fd, err := unix.Openat(p.dir(), name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(mode))
 	if err != nil {
 		return nil, &os.PathError{Op: "create", Path: p.path, Err: err}
@@ -152,7 +152,7 @@ func (p *place) open(name string, mode os.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p.path), nil
 }
 
-func (p *place) create(mode os.FileMode, err error) (*File, error) {
+func (p *target) create(mode os.FileMode, err error) (*File, error) {
 	var f *os.File
 	if err == nil {
 		f, err = p.open(p.name, mode)
@@ -164,7 +164,7 @@ func (p *place) create(mode os.FileMode, err error) (*File, error) {
 	return &File{f, p}, nil
 }
 
-func (p *place) remove() error {
+func (p *target) remove() error {
 	if err := unix.Unlinkat(p.dir(), p.name, 0); err != nil {
 		return &os.PathError{Op: "remove", Path: p.path, Err: err}
 	}
@@ -172,7 +172,7 @@ func (p *place) remove() error {
 }
 
 // replace puts a file in the place, with an owner if one is given.
-func (p *place) replace(text []byte, mode os.FileMode, owner *unix.Stat_t) error {
+func (p *target) replace(text []byte, mode os.FileMode, owner *unix.Stat_t) error {
 	temporary := "." + p.name + "." + rand.Text()
 	f, err := p.open(temporary, 0o600)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // the version.
 func Compose(own, list, wanted *conf.Object, prev *types100.Result, version string) *conf.Object {
 	config := own.Copy()
-	config.Take(list, "name", "cniVersion")
+	config.SetFrom(list, "name", "cniVersion")
 	if asked := wanted.Only(own.Object("capabilities").TrueKeys()...); len(asked.Keys()) > 0 {
 		config.Set("runtimeConfig", asked)
 	}

@@ -22,11 +22,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err := r.Step(ctx, "ask the DHCP daemon for a lease"); err != nil {
 		return nil, err
 	}
-	return held(ctx, r)
+	return leaseOf(ctx, r)
 }
 
-// held calls the daemon for a result: that of a lease which is got by ADD, and is there on CHECK.
-func held(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+// leaseOf calls the daemon for a result: that of a lease which is got by ADD, and is there on CHECK.
+func leaseOf(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	o, err := Read(r.Config, r.Args)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func release(ctx context.Context, socket string, key plugin.Key) error {
 
 // Mend compares the lease that the daemon keeps with the previous result. It asks no server, and only a restart helps.
 func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
-	is, err := held(ctx, r)
+	is, err := leaseOf(ctx, r)
 	if err != nil || r.PrevResult == nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type Request struct {
 func (q *Request) Document() *conf.Object {
 	o := conf.New()
 	o.Set("command", string(q.Command))
-	q.Key.Put(o)
+	q.Key.SetIn(o)
 	o.Set("netns", q.Netns)
 	o.Set("args", q.Args)
 	o.Set("ipam", q.IPAM)
@@ -90,7 +90,7 @@ func WriteLine(to io.Writer, o *conf.Object) error {
 func call(ctx context.Context, socket string, q *Request) (*conf.Object, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: %w", errDown, plugin.Errorf("start it: `dhcp daemon`, or its systemd unit; see docs/plugins/dhcp.md",
+		return nil, fmt.Errorf("%w: %w", errDown, plugin.CodeErrorf(types.ErrTryAgainLater, "start it: `dhcp daemon`, or its systemd unit; see docs/plugins/dhcp.md",
 			"error dialing DHCP daemon: %w", err))
 	}
 	if err != nil {

@@ -179,7 +179,7 @@ func (c *cluster) explain(err error) error {
 	case err == nil || errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return err
 	case isCode(err, codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition):
-		return plugin.Errorf("see to it that the user in ipam.etcd may read and write all keys below ipam.etcd.prefix", "etcd refuses: %w", err)
+		return plugin.ConfigError("see to it that the user in ipam.etcd may read and write all keys below ipam.etcd.prefix", "etcd refuses: %w", err)
 	case isCode(err, codes.ResourceExhausted):
 		return plugin.CodeErrorf(types.ErrTryAgainLater, "make room in etcd: `etcdctl alarm list`, then compact and defragment it, and `etcdctl alarm disarm`", "etcd refuses: %w", err)
 	}

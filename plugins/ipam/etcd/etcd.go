@@ -195,7 +195,7 @@ func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Poo
 		if err != nil {
 			return nil, 0, err
 		}
-		addresses, err := p.take(ctx, p.owner(k), pools, lease)
+		addresses, err := p.allocate(ctx, p.owner(k), pools, lease)
 		switch {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			err = p.forget()
@@ -274,7 +274,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) err
 		return err
 	}
 	o := p.owner(r.Key)
-	t := transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}}
+	t := transaction{then: []clientv3.Op{clientv3.OpGet(p.space.attachment(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}}
 	for _, a := range asked {
 		t.then = append(t.then, clientv3.OpGet(p.space.address(a)))
 	}

@@ -18,17 +18,17 @@ import (
 func (p *pool) freeAll(ctx context.Context, k plugin.Key) error {
 	o, seen := p.owner(k), p.ReadSeen(p.Host)
 	for {
-		answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}, p.getPast()...)})
+		answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{clientv3.OpGet(p.space.attachment(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}, p.getPast()...)})
 		if err != nil {
 			return err
 		}
 		p.outdated = p.isOutdated(seen, answer)
-		held := answer.Responses[0].GetResponseRange().Kvs
-		if len(held) == 0 {
+		keys := answer.Responses[0].GetResponseRange().Kvs
+		if len(keys) == 0 {
 			return nil
 		}
 		var t transaction
-		for _, kv := range held {
+		for _, kv := range keys {
 			then := []clientv3.Op{clientv3.OpDelete(string(kv.Key))}
 			if _, a, ok := p.space.parseHeld(o.Host, string(kv.Key)); ok {
 				key := p.space.address(a) // both were written at once

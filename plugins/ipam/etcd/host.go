@@ -45,7 +45,7 @@ func (p *pool) hostLease(ctx context.Context) (clientv3.LeaseID, error) {
 // meet compares what etcd knows of this host with what the host knows, and renews its lease when a tenth of the grace has passed. Where etcd was
 // restored, or the host has no lease, it writes back first what its attachments have. Another call may have done all that; always compares even so.
 func (p *pool) meet(ctx context.Context, always bool) (clientv3.LeaseID, host, error) {
-	lock, err := state.Hold(ctx, p.lockFile())
+	lock, err := state.LockRun(ctx, p.lockFile())
 	if err != nil {
 		return 0, host{}, err
 	}
@@ -93,7 +93,7 @@ func (p *pool) keepName(ctx context.Context) error {
 	if is := p.ReadHost().Host; is == "" || is == p.Host {
 		return nil
 	}
-	lock, err := state.Hold(ctx, p.lockFile())
+	lock, err := state.LockRun(ctx, p.lockFile())
 	if err != nil {
 		return err
 	}
@@ -348,9 +348,9 @@ func (p *pool) takeSome(ctx context.Context, keys []plugin.Key, lease clientv3.L
 		known, _ := p.ReadHeld(k)
 		for _, a := range known.Addresses {
 			o, key := p.owner(k), p.space.address(a)
-			put, isLive := p.puts(o, a, lease), isAbsent(p.space.ended(o, known.Since))
-			ifMine := clientv3.OpTxn([]clientv3.Cmp{hasValue(key, o.value(a)), isLive}, put, []clientv3.Op{clientv3.OpGet(key)})
-			all, t.then = append(all, one{k, a}), append(t.then, clientv3.OpTxn([]clientv3.Cmp{isAbsent(key), isLive}, put, []clientv3.Op{ifMine}))
+			puts, isLive := p.puts(o, a, lease), isAbsent(p.space.ended(o, known.Since))
+			ifMine := clientv3.OpTxn([]clientv3.Cmp{hasValue(key, o.value(a)), isLive}, puts, []clientv3.Op{clientv3.OpGet(key)})
+			all, t.then = append(all, one{k, a}), append(t.then, clientv3.OpTxn([]clientv3.Cmp{isAbsent(key), isLive}, puts, []clientv3.Op{ifMine}))
 		}
 	}
 	answer, err := p.commit(ctx, t)

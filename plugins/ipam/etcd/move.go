@@ -57,7 +57,7 @@ func (n Network) Import(ctx context.Context, dir string, isCopy bool) (*Moved, e
 	for _, of := range byAttachment(leases) {
 		why, err := p.importOne(ctx, of, c.Pools)
 		if err == nil && why == "" && !isCopy {
-			err = lease.Dir(dir).Release(ctx, of.held)
+			err = lease.Dir(dir).Release(ctx, of.leases)
 		}
 		if err != nil {
 			return moved, err
@@ -81,12 +81,12 @@ func (n Network) Export(ctx context.Context, dir string, isCopy bool) (*Moved, e
 	if err != nil {
 		return nil, err
 	}
-	held, err := store{p.request}.Held(ctx, n.name)
+	leases, err := store{p.request}.Held(ctx, n.name)
 	if err != nil {
 		return nil, err
 	}
 	moved := &Moved{}
-	for _, of := range byAttachment(held) {
+	for _, of := range byAttachment(leases) {
 		if err := to.Restore(ctx, of.key, of.addresses); err != nil {
 			note(moved, of, err.Error())
 			continue
@@ -105,18 +105,18 @@ func (n Network) Export(ctx context.Context, dir string, isCopy bool) (*Moved, e
 type attachment struct {
 	key       plugin.Key
 	addresses []netip.Addr
-	held      []plugin.Held
+	leases    []plugin.Held
 }
 
-func byAttachment(held []plugin.Held) (list []*attachment) {
+func byAttachment(leases []plugin.Held) (list []*attachment) {
 	index := map[plugin.Key]*attachment{}
-	for _, h := range held {
+	for _, h := range leases {
 		of := index[h.Key]
 		if of == nil {
 			of = &attachment{key: h.Key}
 			index[h.Key], list = of, append(list, of)
 		}
-		of.addresses, of.held = append(of.addresses, addressOf(h)), append(of.held, h)
+		of.addresses, of.leases = append(of.addresses, addressOf(h)), append(of.leases, h)
 	}
 	return list
 }

@@ -64,8 +64,8 @@ func (n Network) open(ctx context.Context) (*pool, error) {
 
 // Held lists the addresses, and what etcd may not know of.
 func (n Network) Held(context.Context, string) (list []plugin.Held, err error) {
-	held, err := n.notes.Keys(n.name, "held")
-	for _, k := range held {
+	keys, err := n.notes.Keys(n.name, "held")
+	for _, k := range keys {
 		has, _ := n.notes.ReadHeld(k)
 		h := plugin.Held{Key: k, Since: has.Since}
 		for _, a := range has.Addresses {

@@ -62,10 +62,10 @@ func thisBoot() string {
 // commitTake commits a transaction that takes addresses for an owner, in the past that this host knows. If it is refused for another reason, the owner's
 // keys are returned.
 func (p *pool) commitTake(ctx context.Context, o owner, t transaction) (answer *clientv3.TxnResponse, has *pb.RangeResponse, err error) {
-	key, held, seen := p.space.mark(p.Host), p.space.held(o), p.ReadSeen(p.Host)
+	key, prefix, seen := p.space.mark(p.Host), p.space.attachment(o), p.ReadSeen(p.Host)
 	t.compare = append(t.compare, p.isCurrent(seen)...)
 	t.then = append(t.then, clientv3.OpPut(key, p.mark().text()), clientv3.OpGet(p.space.past()))
-	t.otherwise = append([]clientv3.Op{clientv3.OpGet(held, clientv3.WithPrefix(), clientv3.WithKeysOnly())}, p.getPast()...)
+	t.otherwise = append([]clientv3.Op{clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())}, p.getPast()...)
 	if answer, err = p.commit(ctx, t); err != nil {
 		return nil, nil, err
 	}

@@ -38,15 +38,15 @@ func (n Network) Report(ctx context.Context) (*shared.Report, error) {
 	return report, nil
 }
 
-// Keep implements shared.Store.
-func (n Network) Keep(ctx context.Context) (*shared.Report, error) {
+// Renew implements shared.Store.
+func (n Network) Renew(ctx context.Context) (*shared.Report, error) {
 	p, err := n.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
-	held, err := p.Keys(p.network, "held")
-	if err == nil && len(held) > 0 {
+	keys, err := p.Keys(p.network, "held")
+	if err == nil && len(keys) > 0 {
 		_, _, err = p.meet(ctx, true)
 	}
 	if err == nil {
@@ -89,11 +89,11 @@ func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.O
 
 // addNotes adds what only this host knows: what it has lost, and what must be freed.
 func (p *pool) addNotes(r *shared.Report) error {
-	held, err := p.Keys(p.network, "held")
+	keys, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
 	}
-	for _, k := range held {
+	for _, k := range keys {
 		known, _ := p.ReadHeld(k)
 		for _, lost := range known.Lost {
 			r.Held = append(r.Held, shared.Held{ContainerID: k.ContainerID, IfName: k.IfName, Lost: lost})

@@ -48,13 +48,13 @@ func (s space) address(a netip.Addr) string {
 // attachments is what all keys of a host's attachments begin with.
 func (s space) attachments(host string) string { return s.root + "attachments/" + host + "/" }
 
-// held is what the keys of all addresses of an attachment begin with.
-func (s space) held(o owner) string {
+// attachment is what the keys of all addresses of an attachment begin with.
+func (s space) attachment(o owner) string {
 	return s.attachments(o.Host) + o.ContainerID + "/" + o.IfName + "/"
 }
 
 func (s space) holds(o owner, a netip.Addr) string {
-	return s.held(o) + hex.EncodeToString(a.AsSlice())
+	return s.attachment(o) + hex.EncodeToString(a.AsSlice())
 }
 
 // parseHeld reads a key that holds has made for a host.

@@ -80,8 +80,8 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if isLooked {
 		return nil
 	}
-	held, err := c.store.HeldBy(ctx, r.Key)
-	if err == nil && len(held) == 0 {
+	leases, err := c.store.HeldBy(ctx, r.Key)
+	if err == nil && len(leases) == 0 {
 		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, c.store.Path())
 	}
 	return err
@@ -89,11 +89,11 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 
 // checkLease checks that the attachment holds the address.
 func checkLease(address netip.Addr, a plugin.Key, store *lease.Store) error {
-	by, held, err := store.OwnerOf(address)
+	by, isLease, err := store.OwnerOf(address)
 	switch {
 	case err != nil:
 		return err
-	case !held:
+	case !isLease:
 		return plugin.Errorf(lost, "host-local: %s of %s is not held in %s", address, lease.Name(a), store.Path())
 	case by != a && by != plugin.Key{Network: a.Network, ContainerID: a.ContainerID}:
 		return plugin.Errorf(lost, "host-local: %s is not held by %s but by %s", address, lease.Name(a), lease.Name(by))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -95,7 +96,7 @@ func explainFull(bridge string, err error) error {
 	if !errors.Is(err, unix.EXFULL) {
 		return err
 	}
-	return plugin.Errorf("give some of the node's containers a network with another bridge; `bridge link show` lists the ports",
+	return plugin.CodeErrorf(types.ErrTryAgainLater, "give some of the node's containers a network with another bridge; `bridge link show` lists the ports",
 		"bridge %s has as many ports as a bridge can have, 1,023", bridge)
 }
 

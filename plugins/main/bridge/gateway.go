@@ -55,7 +55,7 @@ func ensureGateway(r *plugin.Request, c *config, bridge netlink.Link) (netlink.L
 	}
 	port, err := h.LinkByIndex(l.Attrs().ParentIndex)
 	if err != nil || l.Attrs().NetNsID >= 0 || port.Attrs().MasterIndex != 0 && port.Attrs().MasterIndex != bridge.Attrs().Index {
-		return nil, plugin.Errorf("remove that link, which is made again, or name another bridge", "its other end is no port of bridge %s", c.name)
+		return nil, plugin.ConfigError("remove that link, which is made again, or name another bridge", "its other end is no port of bridge %s", c.name)
 	}
 	if port.Attrs().MasterIndex != 0 && port.Attrs().OperState == netlink.OperUp {
 		return l, nil

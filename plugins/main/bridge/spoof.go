@@ -12,8 +12,8 @@ import (
 )
 
 // packetFilter is what an attachment can have there, for DEL and GC: also what was made when the configuration was another one.
-func packetFilter() []netfilter.Thing {
-	return []netfilter.Thing{netfilter.Masquerade(nil), netfilter.SpoofCheck("", [6]byte{})}
+func packetFilter() []netfilter.Feature {
+	return []netfilter.Feature{netfilter.Masquerade(nil), netfilter.SpoofCheck("", [6]byte{})}
 }
 
 // checkSpoofing has the bridge drop what the container sends from any MAC

@@ -131,10 +131,10 @@ func freeName(h *netlink.Handle, name string, index int) (string, error) {
 
 // dropNames removes alternative names from a device, but those to keep. Linux 5.10 leaves a name where it was given as the device moves
 // on: nobody finds the device by that here, and the kernel says that it is not there.
-func dropNames(links *netlink.Handle, l netlink.Link, keep ...string) error {
+func dropNames(links *netlink.Handle, l netlink.Link, except ...string) error {
 	var errs []error
 	for _, name := range l.Attrs().AltNames {
-		if !slices.Contains(keep, name) {
+		if !slices.Contains(except, name) {
 			if err := links.LinkDelAltName(l, name); !errors.Is(err, unix.ENOENT) {
 				errs = append(errs, err)
 			}

@@ -51,7 +51,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	a.Undo.Push("give back the device's addresses", func(context.Context) error {
 		return giveAddresses(r.Links(), device.Attrs().Name, addresses)
 	})
-	if err := take(r, device); err != nil {
+	if err := moveIn(r, device); err != nil {
 		return nil, err
 	}
 	if err := a.Made(func(context.Context) error { return giveBack(r) }); err != nil {

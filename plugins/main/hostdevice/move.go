@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -13,9 +14,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// take moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
+// moveIn moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
 // reference plugin. If it fails the device is back.
-func take(r *plugin.Request, l netlink.Link) error {
+func moveIn(r *plugin.Request, l netlink.Link) error {
 	n, err := newNote(r, l)
 	if err == nil {
 		err = n.write()
@@ -25,7 +26,7 @@ func take(r *plugin.Request, l netlink.Link) error {
 	}
 	err = link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name)
 	if link.IsNotFound(err) {
-		return errors.Join(plugin.Errorf("repeat the call: it says which container has it", "%s has just left the host", n.name), state.Remove(n.path))
+		return errors.Join(plugin.CodeErrorf(types.ErrTryAgainLater, "repeat the call: it says which container has it", "%s has just left the host", n.name), state.Remove(n.path))
 	}
 	if err != nil {
 		err = plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",

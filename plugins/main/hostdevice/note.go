@@ -125,7 +125,7 @@ func (n *note) fields() map[string]any {
 // record is the note as its file has it. Strings are quoted as in Go: the kernel allows any bytes in names, and JSON does not.
 func (n *note) record() *conf.Object {
 	o, fields := conf.New(), n.fields()
-	n.Key.Put(o)
+	n.Key.SetIn(o)
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if text, ok := fields[key].(*string); ok {
 			fields[key] = strconv.QuoteToASCII(*text)
@@ -227,18 +227,18 @@ func readNote(o *conf.Object) *note {
 type devices struct{ *plugin.Request }
 
 // Held lists the devices that containers have.
-func (d devices) Held(context.Context, string) (held []plugin.Held, err error) {
+func (d devices) Held(context.Context, string) (all []plugin.Held, err error) {
 	list, err := notes()
 	for _, n := range list {
-		held = append(held, plugin.Held{Key: n.Key, What: "device " + n.name, Since: n.since, Own: n})
+		all = append(all, plugin.Held{Key: n.Key, What: "device " + n.name, Since: n.since, Own: n})
 	}
-	return held, err
+	return all, err
 }
 
 // Release gives devices back to the host.
-func (d devices) Release(_ context.Context, held []plugin.Held) error {
+func (d devices) Release(_ context.Context, all []plugin.Held) error {
 	var errs []error
-	for _, h := range held {
+	for _, h := range all {
 		errs = append(errs, h.Own.(*note).giveBack(d.Request))
 	}
 	return errors.Join(errs...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -72,7 +73,7 @@ func checkAddresses(h *netlink.Handle, lo netlink.Link, path string) error {
 	}
 	for _, a := range addresses {
 		if !a.IP.IsLoopback() {
-			return plugin.Errorf("the namespace is used by something else already: remove the address from lo, or give the container a new namespace",
+			return plugin.CodeErrorf(types.ErrInvalidNetNS, "the namespace is used by something else already: remove the address from lo, or give the container a new namespace",
 				"loopback interface found with non-loopback address %q in %s", a.IPNet, path)
 		}
 	}

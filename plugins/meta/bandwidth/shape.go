@@ -80,7 +80,7 @@ func hostEnd(r *plugin.Request) (netlink.Link, error) {
 			return l, err
 		}
 	}
-	return nil, plugin.Errorf("bandwidth limits veth pairs: chain it behind a plugin that makes one, such as bridge or ptp",
+	return nil, plugin.ConfigError("bandwidth limits veth pairs: chain it behind a plugin that makes one, such as bridge or ptp",
 		"%s in the container has no veth peer on this host that prevResult names", r.IfName)
 }
 

@@ -134,7 +134,7 @@ func (s *step) call(ctx context.Context, r *plugin.Request, command plugin.Comma
 // each plugin's for a verb, and of runtimeConfig what the plugin's capabilities ask for.
 func (s *step) request(r *plugin.Request, command plugin.Command, prev *types100.Result) (*plugin.Request, error) {
 	config := request.Compose(s.config, r.Config, r.Config.Object("runtimeConfig"), prev, r.Version)
-	config.Take(r.Config, request.ValidKey, request.OldValidKey)
+	config.SetFrom(r.Config, request.ValidKey, request.OldValidKey)
 	own := r.For(command)
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }

@@ -30,7 +30,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	undo.Push("stop letting packets pass", func(ctx context.Context) error { return netfilter.Del(ctx, r, nil, c.forward.Thing()) })
+	undo.Push("stop letting packets pass", func(ctx context.Context) error { return netfilter.Del(ctx, r, nil, c.forward.Feature()) })
 	return r.PrevResult, c.forward.Add(ctx, c.backend, r)
 }
 
@@ -38,7 +38,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 // what the reference plugin made.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("stop letting packets pass")
-	return netfilter.Del(ctx, r, allPrefixes(r.PrevResult), locate(r.Config).forward.Thing())
+	return netfilter.Del(ctx, r, allPrefixes(r.PrevResult), locate(r.Config).forward.Feature())
 }
 
 // Mend looks at what lets packets pass, and the policy.
@@ -62,7 +62,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // Stores returns where something lets packets pass.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
-	return netfilter.Stores(r, netfilter.Forward{}.Thing())
+	return netfilter.Stores(r, netfilter.Forward{}.Feature())
 }
 
 // Explain implements plugin.Explainer.

@@ -76,7 +76,7 @@ func ofDelegate(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *pl
 	}
 	config = config.Copy()
 	config.Set("cniVersion", r.Version)
-	config.Take(r.Config, request.ValidKey, request.OldValidKey)
+	config.SetFrom(r.Config, request.ValidKey, request.OldValidKey)
 	if r.Command != plugin.Add && r.PrevResult != nil {
 		config.Set("prevResult", result.FormOf(r.PrevResult, r.Version))
 	}
@@ -87,16 +87,16 @@ func ofDelegate(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *pl
 // Del calls the delegate with what ADD has called it with or, if that is lost, with what there is of it. The kept file is removed only
 // when that has succeeded, so that a DEL that fails can be repeated.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	kept, lost := find(r)
-	if kept.config == nil {
-		kept.config = renderBestEffort(r)
+	saved, lost := find(r)
+	if saved.config == nil {
+		saved.config = renderBestEffort(r)
 	}
-	d, own, err := ofDelegate(r, kept.config)
+	d, own, err := ofDelegate(r, saved.config)
 	if err == nil {
 		err = d.Del(ctx, own)
 	}
 	if err == nil {
-		err = state.Remove(kept.path)
+		err = state.Remove(saved.path)
 	}
 	return errors.Join(err, lost)
 }
@@ -106,11 +106,11 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err := validate(r); err != nil {
 		return err
 	}
-	kept, err := find(r)
+	saved, err := find(r)
 	if err != nil {
 		return err
 	}
-	d, own, err := kept.ofDelegate(r)
+	d, own, err := saved.ofDelegate(r)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func render(r *plugin.Request, leased subnet) *conf.Object {
 	o.Set("type", name)
 	o.Set("name", r.Network)
 	o.Set("ipam", renderIPAM(r.Config.Object("ipam"), leased))
-	o.Take(r.Config, "runtimeConfig")
+	o.SetFrom(r.Config, "runtimeConfig")
 	if !o.Has("ipMasq") && leased.masquerades != nil {
 		o.Set("ipMasq", new(!*leased.masquerades))
 	}

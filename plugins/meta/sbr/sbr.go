@@ -84,9 +84,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 func withRemedy(err error) error {
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EINVAL):
-		return plugin.Errorf("a gateway must be reachable through an address of the interface: correct it, or the subnet", "%w", err)
+		return plugin.ConfigError("a gateway must be reachable through an address of the interface: correct it, or the subnet", "%w", err)
 	case errors.Is(err, unix.ENETDOWN):
-		return plugin.Errorf("a plugin before sbr in the chain must set the interface up", "%w", err)
+		return plugin.ConfigError("a plugin before sbr in the chain must set the interface up", "%w", err)
 	}
 	return err
 }

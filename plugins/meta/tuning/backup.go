@@ -119,7 +119,7 @@ func (b backup) text() []byte {
 	}
 	if b.key != (plugin.Key{}) {
 		key := conf.New()
-		b.key.Put(key)
+		b.key.SetIn(key)
 		for _, name := range key.Keys() {
 			if value, ok := bytes.CutPrefix(key.Only(name).JSON(), []byte(`{"`+name+`":`)); ok {
 				add(name, string(bytes.TrimSuffix(value, []byte("}"))))
@@ -161,15 +161,15 @@ func (dir backups) Held(_ context.Context, _ string) (list []plugin.Held, err er
 		if !ok || !e.Type().IsRegular() {
 			continue
 		}
-		if h, ok := pathOf(string(dir), stem).held(stem); ok {
+		if h, ok := pathOf(string(dir), stem).describe(stem); ok {
 			list = append(list, h)
 		}
 	}
 	return list, err
 }
 
-// held describes a file, or the one that is written first.
-func (p backupPath) held(stem string) (h plugin.Held, ok bool) {
+// describe describes a file, or the one that is written first.
+func (p backupPath) describe(stem string) (h plugin.Held, ok bool) {
 	text, err := state.Read(string(p))
 	if state.IsMissing(err) {
 		text, err = state.Read(p.temporary())
@@ -191,7 +191,7 @@ func (dir backups) Release(_ context.Context, list []plugin.Held) error {
 	for _, h := range list {
 		stem := h.Own.(string)
 		file := pathOf(string(dir), stem)
-		if now, ok := file.held(stem); ok && now.Key == h.Key {
+		if now, ok := file.describe(stem); ok && now.Key == h.Key {
 			errs = append(errs, file.remove())
 		}
 	}

@@ -43,9 +43,9 @@ func (c *config) find(h *netlink.Handle) (*netlink.Vrf, error) {
 	v, ok := l.(*netlink.Vrf)
 	switch {
 	case !ok:
-		return nil, plugin.Errorf(`name another "vrfname"`, "%s is not a VRF but %s", c.name, l.Type())
+		return nil, plugin.ConfigError(`name another "vrfname"`, "%s is not a VRF but %s", c.name, l.Type())
 	case c.table != 0 && int(v.Table) != c.table:
-		return nil, plugin.Errorf(`name that table, or leave "table" out`,
+		return nil, plugin.ConfigError(`name that table, or leave "table" out`,
 			"VRF %s already exist with different routing table %d, not %d", c.name, v.Table, c.table)
 	}
 	return v, nil
@@ -60,7 +60,7 @@ func (c *config) create(h *netlink.Handle) error {
 	}
 	for _, l := range links {
 		if v, ok := l.(*netlink.Vrf); ok && int(v.Table) == table && v.Name != c.name {
-			return plugin.Errorf(`name another "table"`, "VRF %s has routing table %d already", v.Name, table)
+			return plugin.ConfigError(`name another "table"`, "VRF %s has routing table %d already", v.Name, table)
 		}
 	}
 	attrs := netlink.NewLinkAttrs()

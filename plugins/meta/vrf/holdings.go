@@ -21,20 +21,20 @@ type holdings struct {
 	routes    []netlink.Route
 }
 
-func holdingsOf(ctx context.Context, h *netlink.Handle, l netlink.Link) (held holdings, err error) {
-	if held.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
-		return held, err
+func holdingsOf(ctx context.Context, h *netlink.Handle, l netlink.Link) (has holdings, err error) {
+	if has.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
+		return has, err
 	}
-	held.routes, err = route.OfLink(ctx, h, l.Attrs().Index)
-	return held, err
+	has.routes, err = route.OfLink(ctx, h, l.Attrs().Index)
+	return has, err
 }
 
 // putBack gives a link that has another master by now what it has lost, with the routes of the main table in another. It waits until the
 // addresses can be a route's source: where they are looked for elsewhere first, the kernel does that again, if the link has a carrier.
-func (held holdings) putBack(ctx context.Context, r *plugin.Request, h *netlink.Handle, l netlink.Link, table int) error {
+func (had holdings) putBack(ctx context.Context, r *plugin.Request, h *netlink.Handle, l netlink.Link, table int) error {
 	var errs []error
 	waits := false
-	for _, a := range held.addresses {
+	for _, a := range had.addresses {
 		a.Flags &= unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_HOMEADDRESS | unix.IFA_F_MANAGETEMPADDR
 		if err := h.AddrAdd(l, &a); err != nil && !errors.Is(err, unix.EEXIST) {
 			errs = append(errs, fmt.Errorf("put the address %s back: %w", a.IPNet, err))
@@ -50,7 +50,7 @@ func (held holdings) putBack(ctx context.Context, r *plugin.Request, h *netlink.
 			errs = append(errs, fmt.Errorf("%s: wait for duplicate address detection: %w", l.Attrs().Name, err))
 		}
 	}
-	routes := slices.Clone(held.routes)
+	routes := slices.Clone(had.routes)
 	for i := range routes {
 		if routes[i].Table == route.Main {
 			routes[i].Table = table

@@ -39,7 +39,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		if err != nil {
 			return nil, err
 		}
-		return nil, plugin.Errorf("an interface is in one VRF or bridge at most: call DEL before a second ADD, or take it out",
+		return nil, plugin.ConfigError("an interface is in one VRF or bridge at most: call DEL before a second ADD, or take it out",
 			"interface %s has already a master set: %s", r.IfName, master.Attrs().Name)
 	}
 	before, err := holdingsOf(ctx, h, l)

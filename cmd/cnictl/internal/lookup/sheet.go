@@ -81,12 +81,12 @@ type PoolOf struct {
 
 // Address is about an address that no attachment has.
 type Address struct {
-	Address netip.Addr  `json:"address"`
-	Network string      `json:"network"`
-	Pool    *node.Pool  `json:"pool"`
-	Gateway bool        `json:"gateway"` // it is not handed out
-	Held    *node.Thing `json:"held,omitempty"`
-	Last    *Holder     `json:"last,omitempty"` // who had it last, if the log says so
+	Address netip.Addr    `json:"address"`
+	Network string        `json:"network"`
+	Pool    *node.Pool    `json:"pool"`
+	Gateway bool          `json:"gateway"` // it is not handed out
+	Held    *node.Holding `json:"held,omitempty"`
+	Last    *Holder       `json:"last,omitempty"` // who had it last, if the log says so
 }
 
 // Holder is an attachment that had an address.
@@ -226,7 +226,7 @@ func newNamespaceSheet(ns *node.Namespace) *Namespace {
 func newAddressSheet(n *node.Node, address netip.Addr, w *node.Network, p *node.Pool) *Address {
 	s := &Address{Address: address, Network: w.Name, Pool: p, Gateway: p.Gateway(address) == address}
 	for _, t := range n.Unowned {
-		if held, ok := t.Address(); ok && held == address {
+		if leased, ok := t.Address(); ok && leased == address {
 			s.Held = &t
 		}
 	}

@@ -50,14 +50,14 @@ func Unknown(n *node.Node, name string) error {
 
 // NotOne is the error of a name that is none of some. It names those that may have been meant, and the command that lists them.
 func NotOne(code uint, name string, names []string, list, format string, args ...any) error {
-	if near := near(names, name); len(near) > 0 {
+	if near := Near(names, name); len(near) > 0 {
 		list = "there is " + strings.Join(near, ", ") + "; " + list
 	}
 	return plugin.CodeErrorf(code, list, format, args...)
 }
 
-// near returns the names that may have been meant: those that are like one, or all if these are few.
-func near(names []string, name string) []string {
+// Near returns the names that may have been meant: those that are like one, or all if these are few.
+func Near(names []string, name string) []string {
 	const most = 5
 	names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "" || strings.ContainsFunc(s, isUnprintable) })
 	slices.Sort(names)
@@ -66,18 +66,27 @@ func near(names []string, name string) []string {
 	if len(like) == 0 && len(names) <= most {
 		like = names
 	}
+	slices.SortStableFunc(like, func(a, b string) int { return distance(a, name) - distance(b, name) })
 	return like[:min(most, len(like))]
 }
 
-// isLike reports whether a name may have been meant: it has the other in it, begins as half of the other does, or is a slip away.
+// distance is how many letters names differ by, of those that are not too long to be compared.
+func distance(known, name string) int {
+	const most = 64
+	if len(known) > most || len(name) > most {
+		return most
+	}
+	return levenshtein.ComputeDistance(known, name)
+}
+
+// isLike reports whether a name may have been meant: it has the other in it, begins as half of the other does, or is a slip or two away.
 func isLike(known, name string) bool {
-	const slip = 2
 	common := 0
 	for common < min(len(known), len(name)) && known[common] == name[common] {
 		common++
 	}
 	return len(name) > 1 && strings.Contains(known, name) || common > 2 && common*2 >= len(name) ||
-		len(name) > 2*slip-1 && len(name) < 64 && levenshtein.ComputeDistance(known, name) <= slip
+		distance(known, name) <= min(2, len(name)/2)
 }
 
 func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }

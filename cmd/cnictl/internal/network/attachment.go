@@ -128,7 +128,7 @@ func (n Node) CheckResult(network string, rt *libcni.RuntimeConf) error {
 
 // Complete fills in what was not given, for CHECK and DEL, from what libcni has kept of the ADD. It returns the network as it
 // was then, nil if nothing is kept that can be read: DEL does without.
-func (n *Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err error) {
+func (n *Node) Complete(network string, rt *libcni.RuntimeConf) (cached []byte, err error) {
 	n.chooseCache(keyOf(network, rt))
 	if err := n.CheckResult(network, rt); err != nil {
 		return nil, err

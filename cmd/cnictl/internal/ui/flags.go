@@ -47,12 +47,17 @@ func BinDirs() string {
 }
 
 // AddNodeFlags gives a command the flags of all that read networks, plugins or caches.
-func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
+func AddNodeFlags(cmd *cobra.Command, o *node.Options) { addNodeFlags(cmd, o, true) }
+
+// AddWaitingNodeFlags gives the same to a command that waits for the directory of networks if it is not there.
+func AddWaitingNodeFlags(cmd *cobra.Command, o *node.Options) { addNodeFlags(cmd, o, false) }
+
+func addNodeFlags(cmd *cobra.Command, o *node.Options, isThere bool) {
 	cmd.Long += environment
 	o.ConfDir, o.BinDirs, o.CacheDirs = cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), filepath.SplitList(BinDirs()), []string{libcni.CacheDir}
 	o.Plugins, o.Runtimes = known.Plugins, containers.Runtimes
 	flags := cmd.Flags()
-	flags.Var(&directory{path: &o.ConfDir, isRead: cmd.Name() != "agent"}, "conf-dir", "directory of networks")
+	flags.Var(&directory{path: &o.ConfDir, isThere: isThere}, "conf-dir", "directory of networks")
 	flags.Var(&directories{&o.BinDirs, false}, "bin-dir", "directory of plugins; repeatable, or several separated by ':'")
 	flags.Lookup("bin-dir").DefValue = "the first with cnibox of " + strings.Join(usualBinDirs, ", ") // the same on every machine
 	flags.Var(&directories{&o.CacheDirs, false}, "cache-dir", "directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+
@@ -61,9 +66,9 @@ func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 
 // directory is the value of a flag for one directory.
 type directory struct {
-	path   *string
-	isRead bool // it has to be there: the agent alone waits for one
-	isSet  bool
+	path    *string
+	isThere bool // or else it can't be set
+	isSet   bool
 }
 
 func (d *directory) String() string { return *d.path }
@@ -73,7 +78,7 @@ func (d *directory) Set(path string) error {
 	if d.isSet {
 		return fmt.Errorf("it is given twice, and there can be only one")
 	}
-	if d.isRead {
+	if d.isThere {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
 			return fmt.Errorf("there is no such directory")
 		}
@@ -97,6 +102,23 @@ func (d *directories) Set(paths string) error {
 	}
 	*d.list, d.isSet = append(*d.list, filepath.SplitList(paths)...), true
 	return nil
+}
+
+// AddNetworkFlag gives a command the flag that limits it to a network.
+func AddNetworkFlag(cmd *cobra.Command, name *string, does string) {
+	cmd.Flags().StringVar(name, "network", "", does)
+	Complete(cmd, "network", CompleteNetwork)
+}
+
+// NetworkArgument takes one argument at most, which is short for the flag --network.
+func NetworkArgument(cmd *cobra.Command, args []string) error {
+	if err := Arguments(0, 1)(cmd, args); err != nil || len(args) == 0 {
+		return err
+	}
+	if cmd.Flags().Changed("network") {
+		return Usagef("%q is short for --network, which is given, too", args[0])
+	}
+	return cmd.Flags().Set("network", args[0])
 }
 
 // AddApplyFlag gives a command that only lists what it would do the flag that has it done, and the one that says again that it is not.

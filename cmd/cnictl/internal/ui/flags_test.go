@@ -4,6 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // TestBinDirs has cnictl find the plugins of `cnictl install`, and of the packages.
@@ -30,5 +34,24 @@ func TestBinDirs(t *testing.T) {
 	t.Setenv("CNI_PATH", "/a:/b")
 	if got := BinDirs(); got != "/a:/b" {
 		t.Errorf("with CNI_PATH: %s", got)
+	}
+}
+
+// TestConfDirThatIsNotThere is a mistake, unless a command waits for the directory.
+func TestConfDirThatIsNotThere(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		add  func(*cobra.Command, *node.Options)
+		want bool
+	}{
+		{"a command that looks", AddNodeFlags, false},
+		{"a command that waits", AddWaitingNodeFlags, true},
+	} {
+		var o node.Options
+		cmd := &cobra.Command{}
+		c.add(cmd, &o)
+		if err := cmd.ParseFlags([]string{"--conf-dir", filepath.Join(t.TempDir(), "none")}); (err == nil) != c.want {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }

@@ -24,11 +24,11 @@ func Age(since time.Time) string {
 }
 
 // Counted returns "1 thing", "2 things".
-func Counted(n int, thing string) string {
+func Counted(n int, noun string) string {
 	if n == 1 {
-		return "1 " + thing
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // ShortIDs returns the ids of containers as people write them: the first 12 characters, or as many more as it takes to tell all apart.

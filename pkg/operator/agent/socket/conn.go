@@ -103,7 +103,7 @@ func clientOf(r *http.Request) *conn {
 func Peer(r *http.Request) unix.Ucred { return clientOf(r).peer }
 
 // TakeFile returns the descriptor that came with a request, nil if none did. It is the caller's to close.
-func TakeFile(r *http.Request) *os.File { return clientOf(r).take() }
+func TakeFile(r *http.Request) *os.File { return clientOf(r).popFile() }
 
 // Read reads what the client says, with what it passes.
 func (c *conn) Read(p []byte) (int, error) {
@@ -113,13 +113,13 @@ func (c *conn) Read(p []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(4)) // of one descriptor: the kernel closes what does not fit
 	n, oobn, _, _, err := c.ReadMsgUnix(p, oob)
 	if oobn > 0 {
-		c.keep(oob[:oobn])
+		c.receive(oob[:oobn])
 	}
 	return n, err
 }
 
-// keep keeps the first descriptor, and closes the others.
-func (c *conn) keep(oob []byte) {
+// receive keeps the first descriptor, and closes the others.
+func (c *conn) receive(oob []byte) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return
@@ -138,8 +138,8 @@ func (c *conn) keep(oob []byte) {
 	}
 }
 
-// take returns the descriptor, which is the caller's to close from then on.
-func (c *conn) take() *os.File {
+// popFile returns the descriptor, which is the caller's to close from then on.
+func (c *conn) popFile() *os.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.file
@@ -150,7 +150,7 @@ func (c *conn) take() *os.File {
 // Close closes the connection, and what came by it.
 func (c *conn) Close() error {
 	c.speak()
-	if f := c.take(); f != nil {
+	if f := c.popFile(); f != nil {
 		_ = f.Close()
 	}
 	return c.UnixConn.Close()

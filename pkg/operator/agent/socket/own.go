@@ -15,15 +15,15 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// Place is where a socket is, or will be. No other process has it as long as it is not closed.
-type Place struct {
+// Claim is where a socket is, or will be. No other process has it as long as it is not closed.
+type Claim struct {
 	Path string
 	lock *state.Lock
 }
 
 // Own makes sure that the socket's directory is root's alone, makes it if it is missing, and takes the lock PATH.lock. It fails at once if
 // another process has that.
-func Own(path string) (*Place, error) {
+func Own(path string) (*Claim, error) {
 	if !filepath.IsAbs(path) || len(path) >= len(syscall.RawSockaddrUnix{}.Path) {
 		return nil, plugin.Errorf("name another path", "a socket can't be at %q: the path must be absolute and shorter than %d characters", path, len(syscall.RawSockaddrUnix{}.Path))
 	}
@@ -34,7 +34,7 @@ func Own(path string) (*Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("another agent runs: %w", err)
 	}
-	return &Place{path, lock}, nil
+	return &Claim{path, lock}, nil
 }
 
 // ownDir makes a directory with the mode that keeps others from the socket, or makes sure that it is like that. A socket's own mode can be
@@ -63,8 +63,8 @@ func ownDir(dir string) error {
 }
 
 // Listen returns the socket: the one that systemd has passed, which stays when it is closed, or a new one in place of a stale one.
-func (p *Place) Listen(passed Passed, name string) (*net.UnixListener, error) {
-	l, err := passed.take(p.Path, name)
+func (p *Claim) Listen(passed Passed, name string) (*net.UnixListener, error) {
+	l, err := passed.pop(p.Path, name)
 	if l == nil && err == nil {
 		l, err = state.Listen(p.Path)
 	}
@@ -75,4 +75,4 @@ func (p *Place) Listen(passed Passed, name string) (*net.UnixListener, error) {
 }
 
 // Close gives the place to whoever comes next. The socket has to be closed by then.
-func (p *Place) Close() { p.lock.Release() }
+func (p *Claim) Close() { p.lock.Release() }

@@ -17,8 +17,8 @@ func FromSystemd() Passed {
 	return passed
 }
 
-// take returns the socket with this name, or at this path; nil if there is none.
-func (p Passed) take(path, name string) (*net.UnixListener, error) {
+// pop returns the socket with this name, or at this path; nil if there is none.
+func (p Passed) pop(path, name string) (*net.UnixListener, error) {
 	for of, list := range p {
 		for i, l := range list {
 			if of != name && l.Addr().String() != path {

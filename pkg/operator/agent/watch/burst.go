@@ -22,11 +22,11 @@ const rest = -1
 type burst struct {
 	first, last time.Time
 	filter      map[string]Hit // by what they are about
-	losses      map[place]*loss
-	gone        map[place]Hit // links that others were made on
-	ended       map[int]bool  // numbers of namespaces
-	inside      map[int]int   // how much came of each namespace
-	much        bool          // more than is kept
+	losses      map[linkID]*loss
+	gone        map[linkID]Hit // links that others were made on
+	ended       map[int]bool   // numbers of namespaces
+	inside      map[int]int    // how much came of each namespace
+	much        bool           // more than is kept
 }
 
 // loss is what one link has lost.
@@ -39,7 +39,7 @@ type loss struct {
 }
 
 func newBurst() *burst {
-	return &burst{filter: map[string]Hit{}, losses: map[place]*loss{}, gone: map[place]Hit{}, ended: map[int]bool{}, inside: map[int]int{}}
+	return &burst{filter: map[string]Hit{}, losses: map[linkID]*loss{}, gone: map[linkID]Hit{}, ended: map[int]bool{}, inside: map[int]int{}}
 }
 
 func (b *burst) touch() {
@@ -66,14 +66,14 @@ func (b *burst) addEvent(e event, by string) bool {
 		b.addFilter(e.what, Hit{Kind: Filter, What: "forwarding of " + e.what + " was turned off"})
 		return true
 	case ended:
-		maps.DeleteFunc(b.losses, func(p place, _ *loss) bool { return p.nsid == e.nsid })
-		maps.DeleteFunc(b.gone, func(p place, _ Hit) bool { return p.nsid == e.nsid })
+		maps.DeleteFunc(b.losses, func(p linkID, _ *loss) bool { return p.nsid == e.nsid })
+		maps.DeleteFunc(b.gone, func(p linkID, _ Hit) bool { return p.nsid == e.nsid })
 		if len(b.ended) < mostHits { // one is enough to have all looked for
 			b.ended[e.nsid] = true
 		}
 	case gone:
-		delete(b.losses, e.place)
-		delete(b.losses, place{nsid: e.nsid}) // the rules of an attachment go with its link
+		delete(b.losses, e.linkID)
+		delete(b.losses, linkID{nsid: e.nsid}) // the rules of an attachment go with its link
 		if !e.carries {
 			return false
 		}
@@ -86,7 +86,7 @@ func (b *burst) addEvent(e event, by string) bool {
 			b.much = true
 			break
 		}
-		b.gone[e.place] = hitOf(e.place, e.name, e.kind+" ", " was deleted", by)
+		b.gone[e.linkID] = hitOf(e.linkID, e.name, e.kind+" ", " was deleted", by)
 	default:
 		b.addLoss(e, by)
 	}
@@ -101,10 +101,10 @@ func (b *burst) isFull(nsid int) bool {
 }
 
 func (b *burst) addLoss(e event, by string) {
-	if b.losses[e.place] == nil && b.isFull(e.nsid) {
-		e = event{change: lost, place: place{e.nsid, rest}, what: "much"}
+	if b.losses[e.linkID] == nil && b.isFull(e.nsid) {
+		e = event{change: lost, linkID: linkID{e.nsid, rest}, what: "much"}
 	}
-	l := b.losses[e.place]
+	l := b.losses[e.linkID]
 	if l == nil && len(b.losses) >= mostPlaces {
 		b.much = true
 		return
@@ -125,11 +125,11 @@ func (b *burst) addLoss(e event, by string) {
 	case unplugged:
 		l.before, l.after = "", " was taken out of its bridge"
 	}
-	b.losses[e.place] = l
+	b.losses[e.linkID] = l
 }
 
 // hitOf makes a hit of what happened to a link.
-func hitOf(p place, name, before, after, by string) Hit {
+func hitOf(p linkID, name, before, after, by string) Hit {
 	if p.nsid == hostNumber {
 		return Hit{Kind: Link, Link: name, What: before + harmless(name) + after, By: by}
 	}
@@ -145,7 +145,7 @@ func (b *burst) hits(l *links) (list []Hit) {
 	list = slices.SortedFunc(maps.Values(b.filter), func(x, y Hit) int { return strings.Compare(x.What, y.What) })
 	list = append(slices.Compact(list), slices.Collect(maps.Values(b.gone))...)
 	for p, loss := range b.losses {
-		if loss.master != 0 && b.isGone(place{p.nsid, loss.master}) {
+		if loss.master != 0 && b.isGone(linkID{p.nsid, loss.master}) {
 			continue
 		}
 		if b.much || len(list) > mostHits {
@@ -174,12 +174,12 @@ func (b *burst) hits(l *links) (list []Hit) {
 	return list
 }
 
-func (b *burst) isGone(p place) bool {
+func (b *burst) isGone(p linkID) bool {
 	_, gone := b.gone[p]
 	return gone
 }
 
-func (l *loss) hit(p place, name string) Hit {
+func (l *loss) hit(p linkID, name string) Hit {
 	after := l.after
 	if l.more {
 		after += ", and more"

@@ -35,37 +35,37 @@ func fakeLinks(t testing.TB) *links {
 }
 
 func TestBurst(t *testing.T) {
-	at := func(nsid int, index int32) place { return place{nsid, index} }
-	host := func(index int32) place { return at(hostNumber, index) }
-	address := func(p place) event { return event{change: lost, place: p, what: "address 10.1.0.1/16"} }
-	bridge := event{change: gone, place: host(20), name: "demo0", kind: "bridge", carries: true}
-	port := event{change: unplugged, place: host(2), master: 20}
+	at := func(nsid int, index int32) linkID { return linkID{nsid, index} }
+	host := func(index int32) linkID { return at(hostNumber, index) }
+	address := func(p linkID) event { return event{change: lost, linkID: p, what: "address 10.1.0.1/16"} }
+	bridge := event{change: gone, linkID: host(20), name: "demo0", kind: "bridge", carries: true}
+	port := event{change: unplugged, linkID: host(2), master: 20}
 	for _, test := range []struct {
 		name   string
 		events []event
 		want   []string
 	}{
 		{"an address", []event{address(host(2))}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
-		{"several things of one link", []event{address(host(2)), {change: down, place: host(2)}, address(host(2))}, []string{"address 10.1.0.1/16 of l2 was deleted, and more"}},
+		{"several things of one link", []event{address(host(2)), {change: down, linkID: host(2)}, address(host(2))}, []string{"address 10.1.0.1/16 of l2 was deleted, and more"}},
 		{"a link that is gone by then", []event{address(host(9))}, nil},
-		{"a link that is told to be gone", []event{address(host(2)), {change: gone, place: host(2), kind: "veth"}}, nil},
-		{"another link", []event{address(host(2)), {change: gone, place: host(4), kind: "veth"}}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
-		{"the link of that index elsewhere", []event{address(host(2)), {change: gone, place: at(1, 2), kind: "veth"}}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
-		{"down", []event{{change: down, place: host(1)}}, []string{"l1 was set down"}},
-		{"down and up", []event{{change: down, place: host(2)}}, nil},
-		{"down and up, without its address", []event{{change: down, place: host(2)}, address(host(2))}, []string{"l2 was set down, and more"}},
+		{"a link that is told to be gone", []event{address(host(2)), {change: gone, linkID: host(2), kind: "veth"}}, nil},
+		{"another link", []event{address(host(2)), {change: gone, linkID: host(4), kind: "veth"}}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
+		{"the link of that index elsewhere", []event{address(host(2)), {change: gone, linkID: at(1, 2), kind: "veth"}}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
+		{"down", []event{{change: down, linkID: host(1)}}, []string{"l1 was set down"}},
+		{"down and up", []event{{change: down, linkID: host(2)}}, nil},
+		{"down and up, without its address", []event{{change: down, linkID: host(2)}, address(host(2))}, []string{"l2 was set down, and more"}},
 		{"a port", []event{port}, []string{"l2 was taken out of its bridge"}},
 		{"a bridge with a port", []event{port, bridge}, []string{"bridge demo0 was deleted"}},
 		{"a bridge, and more of the port", []event{port, address(host(2)), bridge}, []string{"bridge demo0 was deleted", "l2 was taken out of its bridge, and more"}},
-		{"another bridge", []event{{change: unplugged, place: host(2), master: 21}, bridge}, []string{"bridge demo0 was deleted", "l2 was taken out of its bridge"}},
+		{"another bridge", []event{{change: unplugged, linkID: host(2), master: 21}, bridge}, []string{"bridge demo0 was deleted", "l2 was taken out of its bridge"}},
 		{"in a container", []event{address(at(5, 2))}, []string{"address 10.1.0.1/16 of l2 in namespace 5 was deleted"}},
-		{"of a container", []event{{change: lost, place: at(5, 0), what: "rule for routes"}}, []string{"rule for routes of namespace 5 was deleted"}},
-		{"of a container that is detached", []event{{change: lost, place: at(5, 0), what: "rule for routes"}, {change: gone, place: at(5, 2)}}, nil},
+		{"of a container", []event{{change: lost, linkID: at(5, 0), what: "rule for routes"}}, []string{"rule for routes of namespace 5 was deleted"}},
+		{"of a container that is detached", []event{{change: lost, linkID: at(5, 0), what: "rule for routes"}, {change: gone, linkID: at(5, 2)}}, nil},
 		{"in a namespace that is gone by then", []event{address(at(8, 2))}, nil},
-		{"in a namespace that has ended", []event{address(at(5, 2)), address(at(6, 2)), {change: ended, place: at(5, 0)}},
+		{"in a namespace that has ended", []event{address(at(5, 2)), address(at(6, 2)), {change: ended, linkID: at(5, 0)}},
 			[]string{"address 10.1.0.1/16 of l2 in namespace 6 was deleted", "namespace 5 has ended"}},
-		{"a VRF in a namespace that has ended", []event{{change: gone, place: at(5, 3), kind: "vrf", carries: true}, {change: gone, place: at(6, 3), name: "vrf0", kind: "vrf", carries: true},
-			{change: ended, place: at(5, 0)}}, []string{"vrf vrf0 in namespace 6 was deleted", "namespace 5 has ended"}},
+		{"a VRF in a namespace that has ended", []event{{change: gone, linkID: at(5, 3), kind: "vrf", carries: true}, {change: gone, linkID: at(6, 3), name: "vrf0", kind: "vrf", carries: true},
+			{change: ended, linkID: at(5, 0)}}, []string{"vrf vrf0 in namespace 6 was deleted", "namespace 5 has ended"}},
 		{"forwarding", []event{{change: forwarding, what: "IPv4"}, {change: forwarding, what: "IPv4"}}, []string{"forwarding of IPv4 was turned off"}},
 		{"nothing can be found out", []event{address(host(7))}, []string{"address 10.1.0.1/16 of link 7 was deleted"}},
 	} {
@@ -86,9 +86,9 @@ func TestBurst(t *testing.T) {
 func TestBurstIsBounded(t *testing.T) {
 	b := newBurst()
 	for i := range int32(2 * mostPlaces) {
-		b.addEvent(event{change: lost, place: place{hostNumber, 10 + 2*i}, what: "address"}, "")
-		b.addEvent(event{change: gone, place: place{hostNumber, 11 + 2*i}, name: "br", kind: "bridge", carries: true}, "")
-		b.addEvent(event{change: ended, place: place{nsid: int(i)}}, "")
+		b.addEvent(event{change: lost, linkID: linkID{hostNumber, 10 + 2*i}, what: "address"}, "")
+		b.addEvent(event{change: gone, linkID: linkID{hostNumber, 11 + 2*i}, name: "br", kind: "bridge", carries: true}, "")
+		b.addEvent(event{change: ended, linkID: linkID{nsid: int(i)}}, "")
 		b.addFilter(fmt.Sprint(i), Hit{What: fmt.Sprint(i)})
 	}
 	if len(b.losses) > mostPlaces || len(b.gone) > mostPlaces || len(b.filter) > mostHits || len(b.ended) > mostHits {
@@ -103,7 +103,7 @@ func TestBurstIsBounded(t *testing.T) {
 func TestManyHitsAreOne(t *testing.T) {
 	b := newBurst()
 	for i := range int32(mostHits + 2) {
-		b.addEvent(event{change: lost, place: place{hostNumber, 10 + i}, what: "address"}, "")
+		b.addEvent(event{change: lost, linkID: linkID{hostNumber, 10 + i}, what: "address"}, "")
 	}
 	if hits := b.hits(fakeLinks(t)); len(hits) != 1 || hits[0].Kind != Any {
 		t.Errorf("%d hits, the first %+v", len(hits), hits[0])
@@ -114,10 +114,10 @@ func TestManyHitsAreOne(t *testing.T) {
 func TestMuchOfOneContainer(t *testing.T) {
 	b := newBurst()
 	for i := range int32(2 * mostPlaces) {
-		b.addEvent(event{change: lost, place: place{5, 10 + i}, what: "address"}, "")
-		b.addEvent(event{change: gone, place: place{5, 10 + i}, name: "vrf", kind: "vrf", carries: true}, "")
+		b.addEvent(event{change: lost, linkID: linkID{5, 10 + i}, what: "address"}, "")
+		b.addEvent(event{change: gone, linkID: linkID{5, 10 + i}, name: "vrf", kind: "vrf", carries: true}, "")
 	}
-	b.addEvent(event{change: lost, place: place{hostNumber, 2}, what: "address"}, "")
+	b.addEvent(event{change: lost, linkID: linkID{hostNumber, 2}, what: "address"}, "")
 	hits := b.hits(fakeLinks(t))
 	if len(hits) > 2*mostInside {
 		t.Fatalf("%d hits", len(hits))
@@ -138,18 +138,18 @@ func TestMuchOfOneContainer(t *testing.T) {
 func TestLose(t *testing.T) {
 	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1)}
 	w.lose()
-	hits := w.take().hits(fakeLinks(t))
+	hits := w.popBurst().hits(fakeLinks(t))
 	if len(hits) != 2 || hits[0].Kind != Any || hits[1] != (Hit{Kind: Ended, NSID: -1, What: "namespaces may have ended"}) {
 		t.Errorf("%+v", hits)
 	}
 }
 
 func TestHitOf(t *testing.T) {
-	if h := hitOf(place{hostNumber, 2}, "demo0", "", " was set down", "ip (pid 1)"); h != (Hit{Kind: Link, Link: "demo0", What: "demo0 was set down", By: "ip (pid 1)"}) {
+	if h := hitOf(linkID{hostNumber, 2}, "demo0", "", " was set down", "ip (pid 1)"); h != (Hit{Kind: Link, Link: "demo0", What: "demo0 was set down", By: "ip (pid 1)"}) {
 		t.Errorf("%+v", h)
 	}
 	// Numbers of processes are the container's own, and names are its choice.
-	if h := hitOf(place{3, 2}, "e\x1b", "", " was set down", "ip (pid 1)"); h != (Hit{Kind: Inside, NSID: 3, What: "e? in namespace 3 was set down"}) {
+	if h := hitOf(linkID{3, 2}, "e\x1b", "", " was set down", "ip (pid 1)"); h != (Hit{Kind: Inside, NSID: 3, What: "e? in namespace 3 was set down"}) {
 		t.Errorf("%+v", h)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// place is a link, by its index in the namespace with a number. Index 0 is the namespace as a whole, and rest what is too much to name.
-type place struct {
+// linkID is a link, by its index in the namespace with a number. Index 0 is the namespace as a whole, and rest what is too much to name.
+type linkID struct {
 	nsid  int
 	index int32
 }
@@ -35,7 +35,7 @@ const (
 // event is what one message tells.
 type event struct {
 	change
-	place
+	linkID
 	what    string // was lost
 	by      uint32
 	name    string // of a link that is gone
@@ -136,7 +136,7 @@ func (w *Watch) confirm(e event, by string) {
 // parseLink reads what a message of rtnetlink tells, as far as linkFilter has not done so. The kernel made it, but names and addresses may be
 // those that a container has chosen.
 func parseLink(m message, nsid int) event {
-	e := event{place: place{nsid: nsid}, by: m.from}
+	e := event{linkID: linkID{nsid: nsid}, by: m.from}
 	isHost := nsid == hostNumber
 	d := m.data
 	switch {

@@ -40,10 +40,10 @@ func (p *programs) isOurs(name string) bool {
 
 // nameOf returns the name of the process with a number, "" if it has ended.
 func (p *programs) nameOf(pid uint32) string {
-	const most, keep = 1000, 100 * time.Millisecond
+	const most, lifetime = 1000, 100 * time.Millisecond
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := time.Now(); now.Sub(p.since) > keep || len(p.names) > most {
+	if now := time.Now(); now.Sub(p.since) > lifetime || len(p.names) > most {
 		p.names, p.since = map[uint32]string{}, now
 	}
 	name, known := p.names[pid]

@@ -44,7 +44,7 @@ func ownNumber() (int, error) {
 }
 
 // ask looks a link up. One of which nothing can be found out is taken to be there.
-func (l *links) ask(p place) (found link, there bool) {
+func (l *links) ask(p linkID) (found link, there bool) {
 	if p.index <= 0 {
 		return link{}, true
 	}

@@ -105,7 +105,7 @@ func (w *Watch) Burst(ctx context.Context) ([]Hit, error) {
 				return nil, ctx.Err()
 			}
 		}
-		if hits := w.take().hits(w.links); len(hits) > 0 {
+		if hits := w.popBurst().hits(w.links); len(hits) > 0 {
 			return hits, nil
 		}
 	}
@@ -118,8 +118,8 @@ func (w *Watch) wait() (time.Duration, error) {
 	return min(time.Until(w.burst.last.Add(quiet)), time.Until(w.burst.first.Add(longest))), w.err
 }
 
-// take returns what has come, and begins anew.
-func (w *Watch) take() *burst {
+// popBurst returns what has come, and begins anew.
+func (w *Watch) popBurst() *burst {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.burst

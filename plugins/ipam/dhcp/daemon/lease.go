@@ -23,7 +23,7 @@ import (
 // lease is what one attachment holds: an address of each family that it asked for.
 type lease struct {
 	*dhcp.Request
-	*place
+	*location
 	families []family
 	life     context.Context // ends when the lease must be released
 	stop     context.CancelFunc
@@ -41,7 +41,7 @@ type family interface {
 	// extend asks for more time, until ctx ends. errRefused says that the address must not be used any more.
 	extend(ctx context.Context, in entry, h *holding, how phase) (*holding, error)
 	// release tells the server that the address is not used any more.
-	release(p *place, h *holding) error
+	release(p *location, h *holding) error
 	// parse reads a holding from what the server sent.
 	parse(packet []byte) (*holding, error)
 	// report adds what the server sent to a result, for a link of that MTU.
@@ -56,12 +56,12 @@ var (
 // confirmTime is how long a server has to answer when a lease is taken up, and when it is to give another one for one it refused.
 const confirmTime = 10 * time.Second
 
-func (d *daemon) newLease(q *dhcp.Request, p *place) (*lease, error) {
+func (d *daemon) newLease(q *dhcp.Request, p *location) (*lease, error) {
 	o, err := q.Options()
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{Request: q, place: p}
+	l := &lease{Request: q, location: p}
 	if o.IPv4 {
 		l.families = append(l.families, &v4{settings: d.settings, options: o, clientID: clientID(q.Key), broadcast: d.broadcast || p.kind == "ipvlan"})
 	}
@@ -73,7 +73,7 @@ func (d *daemon) newLease(q *dhcp.Request, p *place) (*lease, error) {
 
 // add gets a lease for an attachment, or returns the one that it has, which is not new.
 func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Result, isNew bool, err error) {
-	p, err := findPlace(d.netnsPath(q.Netns), q.IfName)
+	p, err := findLocation(d.netnsPath(q.Netns), q.IfName)
 	if err != nil {
 		return nil, false, err
 	}
@@ -111,7 +111,7 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 		return nil, false, errors.Join(err, d.end(l))
 	}
 	log.Printf("%s: leased %s", l.Key, l.describe())
-	d.keep(l)
+	d.extendAll(l)
 	return result, true, nil
 }
 
@@ -244,14 +244,14 @@ func (d *daemon) end(l *lease) error {
 
 func (l *lease) letGo(f family, h *holding) (err error) {
 	defer caught(&err)
-	return f.release(l.place, h)
+	return f.release(l.location, h)
 }
 
 // save writes a lease's file.
 func (d *daemon) save(l *lease) error {
 	o := l.Document()
 	o.Set("boot", bootID())
-	o.Set("place", l.place.document())
+	o.Set("place", l.location.document())
 	for i, h := range l.get() {
 		if h.lost == nil {
 			o.Set(l.families[i].String(), h.document())
@@ -269,7 +269,7 @@ func (d *daemon) restore(q *dhcp.Request, o *conf.Object) (l *lease, err error) 
 	if boot != "" && !thisBoot {
 		path = "" // the container ended with its boot, and another one may be there
 	}
-	p, err := parsePlace(path, o.Object("place"))
+	p, err := parseLocation(path, o.Object("place"))
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func readAny(t *testing.T, f family, packet []byte) {
 func FuzzRestore(f *testing.F) {
 	d := &daemon{settings: &settings{}}
 	q := &dhcp.Request{Command: plugin.Add, Key: key, Netns: "/run/netns/web", IPAM: conf.New()}
-	l, err := d.newLease(q, &place{inode: 7, index: 8, mac: make(net.HardwareAddr, 6)})
+	l, err := d.newLease(q, &location{inode: 7, index: 8, mac: make(net.HardwareAddr, 6)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func FuzzRestore(f *testing.F) {
 		f.Fatal(err)
 	}
 	o := l.Document()
-	o.Set("place", l.place.document())
+	o.Set("place", l.location.document())
 	o.Set("ipv4", h.document())
 	f.Add(o.JSON())
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -172,8 +172,8 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		l, err := d.restore(q, o)
-		if err == nil && (len(l.get()) != len(l.families) || l.place.inode == 0) {
-			t.Errorf("%d of %d families, place %+v", len(l.get()), len(l.families), l.place)
+		if err == nil && (len(l.get()) != len(l.families) || l.location.inode == 0) {
+			t.Errorf("%d of %d families, place %+v", len(l.get()), len(l.families), l.location)
 		}
 	})
 }
@@ -223,7 +223,7 @@ type bad struct{ family }
 func TestPanics(t *testing.T) {
 	life, stop := context.WithCancel(t.Context())
 	q := &dhcp.Request{Command: plugin.Add, Key: key}
-	l := &lease{Request: q, place: &place{}, families: []family{bad{}}, life: life, stop: stop}
+	l := &lease{Request: q, location: &location{}, families: []family{bad{}}, life: life, stop: stop}
 	d := &daemon{settings: &settings{timeout: time.Second}, dir: dhcp.Dir(t.TempDir()), leases: leases{key: l}}
 	_, asked := l.ask(bad{}, &holding{}, renewing, time.Second)
 	_, _, answered := d.answer(t.Context(), nil)

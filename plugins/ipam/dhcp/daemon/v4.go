@@ -185,7 +185,7 @@ func (f *v4) parse(packet []byte) (*holding, error) {
 }
 
 // release sends a DHCPRELEASE, through the host's link if the container's is gone. There is no answer to it.
-func (f *v4) release(p *place, h *holding) error {
+func (f *v4) release(p *location, h *holding) error {
 	err := f.sendRelease(p.enter, p.mac, h)
 	if err == nil {
 		return nil

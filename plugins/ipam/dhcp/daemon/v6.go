@@ -186,7 +186,7 @@ func refusal(s *dhcpv6.OptStatusCode) error {
 // release sends a RELEASE, or a DECLINE of an address that another host was found to have, and waits a moment for the answer. A message
 // without an answer is sent again through the host's link, since the container's goes (four times in all: RFC 8415, REL_MAX_RC). Answers to
 // that are not heard: the host may have a client of its own.
-func (f *v6) release(p *place, h *holding) error {
+func (f *v6) release(p *location, h *holding) error {
 	reply, err := dhcpv6.MessageFromBytes(h.packet)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (f *v6) release(p *place, h *holding) error {
 }
 
 // releaseInside sends the message through the container's link, and hears whether it is answered.
-func (f *v6) releaseInside(p *place, h *holding, m *dhcpv6.Message) error {
+func (f *v6) releaseInside(p *location, h *holding, m *dhcpv6.Message) error {
 	var s *socket6
 	err := p.enter(func(l netlink.Link) (err error) {
 		if isDuplicate(l, h.address) {
@@ -235,7 +235,7 @@ func (f *v6) releaseInside(p *place, h *holding, m *dhcpv6.Message) error {
 }
 
 // sendOutside sends a message, which has been sent since begin, through the host's link.
-func sendOutside(p *place, m *dhcpv6.Message, begin time.Time) error {
+func sendOutside(p *location, m *dhcpv6.Message, begin time.Time) error {
 	return p.outside(func(l netlink.Link) error {
 		s, err := newSocket6(l)
 		if err != nil {

@@ -71,7 +71,7 @@ func (r Record) Queue() error {
 
 func (r Record) write(dir string) error {
 	o := conf.New()
-	r.Key.Put(o)
+	r.Key.SetIn(o)
 	o.Set("pod", r.Pod)
 	o.Set("namespace", r.Namespace)
 	o.Set("socket", r.Socket)
@@ -183,5 +183,5 @@ func (r Record) Path() string { return r.path }
 
 // LockDeletions keeps others from sending queued deletions. A wait of 0 is none.
 func LockDeletions(ctx context.Context, wait time.Duration) (*state.Lock, error) {
-	return state.HoldWithin(ctx, "contivk8s.lock", wait)
+	return state.LockRunWithin(ctx, "contivk8s.lock", wait)
 }

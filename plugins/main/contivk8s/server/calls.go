@@ -30,7 +30,7 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request, q contiv.Request) (
 	ctx, cancel := context.WithTimeoutCause(r.Context(), addLimit, fmt.Errorf("it has taken more than %v", addLimit))
 	defer cancel()
 	key := s.keyOf(q)
-	if err := s.locks.take(ctx, key); err != nil {
+	if err := s.locks.acquire(ctx, key); err != nil {
 		return busy("another call for this container is under way: %w", err)
 	}
 	defer s.locks.release(key)
@@ -50,9 +50,9 @@ func (s *Server) attach(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if _, err := n.isAtPath(); err != nil {
 		return err
 	}
-	kept := node.PathOf(s.CacheDir, s.keyOf(q))
-	if _, err := os.Lstat(kept); !errors.Is(err, fs.ErrNotExist) {
-		return plugin.Errorf("call DEL first", "container %s has %s on network %s already, of which %s is the result", q.ContainerID, q.IfName, s.Network, kept)
+	path := node.PathOf(s.CacheDir, s.keyOf(q))
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return plugin.Errorf("call DEL first", "container %s has %s on network %s already, of which %s is the result", q.ContainerID, q.IfName, s.Network, path)
 	}
 	rt := s.runtimeConf(q, n.path)
 	isAdded := false
@@ -122,16 +122,16 @@ func (s *Server) del(r *http.Request, q contiv.Request) error {
 // detach has a container detached that may be unknown, or whose namespace, if it is nil, must be found where it was.
 func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) error {
 	key := s.keyOf(q)
-	if err := s.locks.take(ctx, key); err != nil {
+	if err := s.locks.acquire(ctx, key); err != nil {
 		return busy("another call for this container is under way: %w", err)
 	}
 	defer s.locks.release(key)
-	kept, err := node.ReadResult(node.PathOf(s.CacheDir, key))
-	if err != nil || kept.Key() != key {
-		kept = nil
+	result, err := node.ReadResult(node.PathOf(s.CacheDir, key))
+	if err != nil || result.Key() != key {
+		result = nil
 	}
-	list, err := s.listOf(kept)
-	if err != nil && kept == nil {
+	list, err := s.listOf(result)
+	if err != nil && result == nil {
 		s.Log.Warn("nothing is known of a container that must be detached", "container", q.ContainerID, "interface", q.IfName, "error", err)
 		return nil
 	}
@@ -139,8 +139,8 @@ func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) err
 		return err
 	}
 	rt := s.runtimeConf(q, "")
-	if n == nil && kept != nil {
-		if n, err = openAt(kept.NetNS); err == nil {
+	if n == nil && result != nil {
+		if n, err = openAt(result.NetNS); err == nil {
 			defer n.Close()
 		}
 	}
@@ -156,9 +156,9 @@ func (s *Server) delList(ctx context.Context, list *libcni.NetworkConfigList, rt
 }
 
 // listOf returns the configuration that a container was attached with, the network's file if that is not known.
-func (s *Server) listOf(kept *node.Result) (*libcni.NetworkConfigList, error) {
-	if kept != nil {
-		if list, err := libcni.NetworkConfFromBytes(kept.Config); err == nil {
+func (s *Server) listOf(result *node.Result) (*libcni.NetworkConfigList, error) {
+	if result != nil {
+		if list, err := libcni.NetworkConfFromBytes(result.Config); err == nil {
 			return list, nil
 		}
 	}

@@ -226,7 +226,7 @@ func (b *bench) result(id string) (netns, text string) {
 func (b *bench) locked() int {
 	b.server.locks.mu.Lock()
 	defer b.server.locks.mu.Unlock()
-	return len(b.server.locks.held)
+	return len(b.server.locks.busy)
 }
 
 func (b *bench) expect(a answer, code, result int, parts ...string) {
@@ -448,7 +448,7 @@ func TestClientThatGoesHasNothing(t *testing.T) {
 		netlab.Until(t, name+": the lock is free", func() bool {
 			b.server.locks.mu.Lock()
 			defer b.server.locks.mu.Unlock()
-			return len(b.server.locks.held) == 0
+			return len(b.server.locks.busy) == 0
 		})
 		if _, text := b.result("c1"); text != "" {
 			t.Errorf("%s: libcni keeps %s", name, text)
@@ -517,7 +517,7 @@ func TestHold(t *testing.T) {
 	b := newBench(t)
 	path := newNetns(t)
 	key := b.server.keyOf(of("c1", ""))
-	if !b.server.Hold(key) || b.server.Hold(key) {
+	if !b.server.TryLock(key) || b.server.TryLock(key) {
 		t.Fatal("it is not held, or twice")
 	}
 	add := b.connect(contiv.AddPath, of("c1", path), nil, "")

@@ -12,16 +12,16 @@ import (
 // something else, is at the other from here. Their results have the path that is kept.
 type through struct {
 	invoke.Exec
-	kept, open string
+	recorded, open string
 }
 
 func (t through) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	environ = append(slices.Clip(environ), "CNI_NETNS="+t.open) // of two the last one counts
-	out, err := t.Exec.ExecPlugin(ctx, path, withPrevResult(stdin, t.kept, t.open), environ)
+	out, err := t.Exec.ExecPlugin(ctx, path, withPrevResult(stdin, t.recorded, t.open), environ)
 	if err != nil {
 		return nil, err
 	}
-	return withSandbox(out, t.open, t.kept), nil
+	return withSandbox(out, t.open, t.recorded), nil
 }
 
 // withPrevResult is withSandbox for the previous result in a configuration.

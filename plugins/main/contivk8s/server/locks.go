@@ -10,11 +10,11 @@ import (
 // locks are one for each attachment that a request is about.
 type locks struct {
 	mu   sync.Mutex
-	held map[plugin.Key]chan struct{} // closed when it is released
+	busy map[plugin.Key]chan struct{} // closed when it is released
 }
 
-// take waits for an attachment's lock until ctx ends.
-func (l *locks) take(ctx context.Context, k plugin.Key) error {
+// acquire waits for an attachment's lock until ctx ends.
+func (l *locks) acquire(ctx context.Context, k plugin.Key) error {
 	for {
 		released := l.try(k)
 		if released == nil {
@@ -32,16 +32,16 @@ func (l *locks) take(ctx context.Context, k plugin.Key) error {
 func (l *locks) try(k plugin.Key) (released <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if held, isHeld := l.held[k]; isHeld {
-		return held
+	if ended, isHeld := l.busy[k]; isHeld {
+		return ended
 	}
-	l.held[k] = make(chan struct{})
+	l.busy[k] = make(chan struct{})
 	return nil
 }
 
 func (l *locks) release(k plugin.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.held[k])
-	delete(l.held, k)
+	close(l.busy[k])
+	delete(l.busy, k)
 }

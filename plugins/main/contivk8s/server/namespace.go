@@ -59,8 +59,8 @@ func openNamespace(r *http.Request, q contiv.Request) (n *namespace, err error) 
 func openAt(path string) (*namespace, error) { return openFrom(path, path) }
 
 // openFrom opens the namespace at a path that is not the one that is kept.
-func openFrom(from, kept string) (*namespace, error) {
-	for _, path := range []string{from, kept} {
+func openFrom(from, recorded string) (*namespace, error) {
+	for _, path := range []string{from, recorded} {
 		if !filepath.IsAbs(path) || len(path) >= unix.PathMax {
 			return nil, badNetns("CNI_NETNS: %q is no path of a network namespace", path)
 		}
@@ -71,12 +71,12 @@ func openFrom(from, kept string) (*namespace, error) {
 	}
 	own, err := netns.IsOwn(open)
 	if err == nil && own {
-		err = badNetns("CNI_NETNS %s is the agent's own network namespace", kept)
+		err = badNetns("CNI_NETNS %s is the agent's own network namespace", recorded)
 	}
 	if err != nil {
 		return nil, errors.Join(err, open.Close())
 	}
-	return &namespace{NetNS: open, path: kept}, nil
+	return &namespace{NetNS: open, path: recorded}, nil
 }
 
 // isOf reports whether a path is that of a process, or of a thread of it. contiv's own shim enters the namespace and names itself.

@@ -51,7 +51,7 @@ const (
 
 // New makes a server. Its network may be missing yet; it is an error if it is one that would call the server again.
 func New(o Options) (*Server, error) {
-	s := &Server{Options: o, adds: make(chan struct{}, most), dels: make(chan struct{}, most), locks: locks{held: map[plugin.Key]chan struct{}{}}}
+	s := &Server{Options: o, adds: make(chan struct{}, most), dels: make(chan struct{}, most), locks: locks{busy: map[plugin.Key]chan struct{}{}}}
 	if _, err := s.load(); err != nil {
 		if errors.Is(err, errLoop) {
 			return nil, err
@@ -61,10 +61,10 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Hold keeps calls about an attachment waiting until it is released. It fails at once if one is under way.
-func (s *Server) Hold(k plugin.Key) bool { return s.locks.try(k) == nil }
+// TryLock keeps calls about an attachment waiting until it is released. It fails at once if one is under way.
+func (s *Server) TryLock(k plugin.Key) bool { return s.locks.try(k) == nil }
 
-// Release ends a Hold.
+// Release unlocks it.
 func (s *Server) Release(k plugin.Key) { s.locks.release(k) }
 
 // ServeHTTP answers contiv's two calls.

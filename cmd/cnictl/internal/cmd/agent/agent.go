@@ -50,13 +50,12 @@ same with it and without.
 		Args: ui.Arguments(0, 0),
 	}
 	ui.NeedsRoot(cmd)
-	ui.AddNodeFlags(cmd, &where.Options)
+	ui.AddWaitingNodeFlags(cmd, &where.Options)
 	flags := cmd.Flags()
 	flags.DurationVar(&o.Grace, "grace", agent.DefaultGrace, "for how long a container has to be gone before what it leaves is removed")
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
 	flags.StringVar(&o.Contiv, "contiv", "", "serve contiv's API, which the plugin contivk8s calls, at this `socket`, such as "+contiv.DefaultSocket)
-	flags.StringVar(&o.Network, "network", "", "the network that containers are attached to by contiv's API")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
+	ui.AddNetworkFlag(cmd, &o.Network, "the network that containers are attached to by contiv's API")
 	flags.StringVar(&o.Metrics, "metrics", "", "a TCP `address` at which to serve the metrics to Prometheus, such as 127.0.0.1:9469")
 	addAgentDirFlag(cmd, &o.Dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -146,13 +145,13 @@ func askAgent(ctx context.Context, dir string) (*agent.Status, error) {
 
 func describeAgent(w io.Writer, s *agent.Status) {
 	fmt.Fprintf(w, "running      since %s, process %d, version %s\n", s.Since.Format(time.DateTime), s.PID, s.Version)
-	fmt.Fprintf(w, "repaired     %d attachments in %d repairs\n", s.Repaired, s.Repairs)
+	fmt.Fprintf(w, "repaired     %s in %s\n", ui.Counted(s.Repaired, "attachment"), ui.Counted(s.Repairs, "repair"))
 	if l := s.Last; l != nil {
 		fmt.Fprintf(w, "last repair  %s: %s: %d repaired in %.2f s\n", l.Time.Format(time.DateTime), ui.Harmless(l.Hit), l.Outcomes[repair.Repaired], l.Seconds)
 	}
 	fmt.Fprintf(w, "collected    %d, %d could not be\n", s.Collected[collect.Removed], s.Collected[collect.Failed])
 	if count := len(s.Slower); count > 0 {
-		fmt.Fprintf(w, "slower       %d attachments, from which something is taken again and again: %s first\n", count, ui.Harmless(s.Slower[0]))
+		fmt.Fprintf(w, "slower       %s, from which something is taken again and again: %s first\n", ui.Counted(count, "attachment"), ui.Harmless(s.Slower[0]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Findings)) {
 		fmt.Fprintf(w, "%s  %s: %s\n", ui.Bad.Sprint("wrong"), ui.Harmless(name), ui.Harmless(s.Findings[name]))

@@ -57,8 +57,7 @@ time of its own, and goes on where one can't be read; it changes nothing.
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&file, "output", "o", "", `the archive's file, which must not be there yet, or "-" for standard output (default: cnibox-bugreport-HOST-TIME.tar.gz)`)
-	flags.StringVar(&network, "network", "", "only what is of this network, where that can be told")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
+	ui.AddNetworkFlag(cmd, &network, "only what is of this network, where that can be told")
 	flags.BoolVar(&dryRun, "dry-run", false, "list what would be read, and read nothing")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if dryRun {

@@ -48,9 +48,9 @@ type Read struct {
 
 // File is a file of a report.
 type File struct {
-	Name  string `json:"file"`
-	Bytes int    `json:"bytes"`
-	Cut   int    `json:"cut,omitempty"` // how many bytes of it are left out, since it was too large
+	Name    string `json:"file"`
+	Bytes   int    `json:"bytes"`
+	LeftOut int    `json:"cut,omitempty"` // how many bytes of it are left out, since it was too large
 
 	content []byte
 }
@@ -71,7 +71,7 @@ func (s *source) end() *Manifest {
 	}
 	for i := range m.Parts {
 		m.Parts[i].scrub(s.secrets.scrubKnown) // which all parts together have found
-		m.Parts[i].cut(&left)
+		m.Parts[i].shortenFiles(&left)
 	}
 	m.LeftOut, m.Seen = s.secrets.count(), s.secrets.seen()
 	return m
@@ -86,19 +86,19 @@ func (r *Read) scrub(clean func([]byte) []byte) {
 	}
 }
 
-// cut cuts files that are too large, and those for which there is no room left.
-func (r *Read) cut(left *int) {
+// shortenFiles cuts files that are too large, and those for which there is no room left.
+func (r *Read) shortenFiles(left *int) {
 	slices.SortStableFunc(r.Files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range r.Files {
 		f := &r.Files[i]
-		f.content, f.Cut = cut(f.content, max(0, min(mostOfFile, *left)))
+		f.content, f.LeftOut = shortenText(f.content, max(0, min(mostOfFile, *left)))
 		f.Bytes = len(f.content)
 		*left -= f.Bytes
 	}
 }
 
-// cut shortens a text to whole lines, or words where they are long, and says in it that it did.
-func cut(text []byte, most int) (short []byte, left int) {
+// shortenText shortens a text to whole lines, or words where they are long, and says in it that it did.
+func shortenText(text []byte, most int) (short []byte, left int) {
 	if len(text) <= most {
 		return text, 0
 	}
@@ -114,17 +114,17 @@ func (m *Manifest) Write(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := m.put(archive, "manifest.json", manifest); err != nil {
+	if err := m.write(archive, "manifest.json", manifest); err != nil {
 		return err
 	}
 	for _, p := range m.Parts {
 		for _, f := range p.Files {
-			if err := m.put(archive, f.Name, f.content); err != nil {
+			if err := m.write(archive, f.Name, f.content); err != nil {
 				return err
 			}
 		}
 		if p.Errors != nil {
-			if err := m.put(archive, p.Part+".error", []byte(strings.Join(p.Errors, "\n")+"\n")); err != nil {
+			if err := m.write(archive, p.Part+".error", []byte(strings.Join(p.Errors, "\n")+"\n")); err != nil {
 				return err
 			}
 		}
@@ -135,7 +135,7 @@ func (m *Manifest) Write(w io.Writer) error {
 	return zip.Close()
 }
 
-func (m *Manifest) put(archive *tar.Writer, name string, content []byte) error {
+func (m *Manifest) write(archive *tar.Writer, name string, content []byte) error {
 	head := &tar.Header{Name: "bugreport/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: m.Created}
 	if err := archive.WriteHeader(head); err != nil {
 		return err

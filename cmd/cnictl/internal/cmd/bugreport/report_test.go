@@ -118,8 +118,8 @@ func TestSizes(t *testing.T) {
 		for _, f := range p.Files {
 			sum += f.Bytes
 			whole, note, _ := bytes.Cut(f.content, []byte("\n[bugreport: "))
-			if f.Cut == 0 || !bytes.Contains(note, []byte("more bytes are left out]\n")) || f.Name == "a.txt" && len(p.Files) == 2 && len(whole)%11 > 1 {
-				t.Errorf("part %s: %s has %d bytes, %d are said to be left out; its end is %q", p.Part, f.Name, f.Bytes, f.Cut, f.content[max(0, f.Bytes-80):])
+			if f.LeftOut == 0 || !bytes.Contains(note, []byte("more bytes are left out]\n")) || f.Name == "a.txt" && len(p.Files) == 2 && len(whole)%11 > 1 {
+				t.Errorf("part %s: %s has %d bytes, %d are said to be left out; its end is %q", p.Part, f.Name, f.Bytes, f.LeftOut, f.content[max(0, f.Bytes-80):])
 			}
 		}
 	}
@@ -170,8 +170,8 @@ func TestPrograms(t *testing.T) {
 	if !slices.Equal(end.Errors, []string{"fails: exit status 3: why"}) {
 		t.Errorf("errors %q", end.Errors)
 	}
-	if end.Files[2].Cut == 0 || end.Files[2].Cut > 1<<17 {
-		t.Errorf("of what prints much %d bytes were read and left out", end.Files[2].Cut)
+	if end.Files[2].LeftOut == 0 || end.Files[2].LeftOut > 1<<17 {
+		t.Errorf("of what prints much %d bytes were read and left out", end.Files[2].LeftOut)
 	}
 	if len(late.Files) != 1 || len(late.Errors) != 1 {
 		t.Errorf("of what does not end is there %+v", late)

@@ -24,13 +24,13 @@ the others do their part all the same, and it is said which one did not.
 		Example: `  cnictl del demo /run/netns/web
   cnictl del demo --id 3f2a9c`,
 	}, func(cmd *cobra.Command, f *attachment.Flags, network string, rt *libcni.RuntimeConf) error {
-		kept, err := f.Complete(network, rt)
+		cached, err := f.Complete(network, rt)
 		if err != nil {
 			return err
 		}
 		list, err := f.Load(network)
-		if err != nil && kept != nil {
-			list, err = libcni.NetworkConfFromBytes(kept)
+		if err != nil && cached != nil {
+			list, err = libcni.NetworkConfFromBytes(cached)
 		}
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ the others do their part all the same, and it is said which one did not.
 		if f.DryRun {
 			return attachment.PrintStatus(cmd, list.Name, rt, "would be deleted")
 		}
-		known := kept != nil || f.Node.Holds(cmd.Context(), list.Name, rt.ContainerID, rt.IfName)
+		known := cached != nil || f.Node.Holds(cmd.Context(), list.Name, rt.ContainerID, rt.IfName)
 		// A plugin that is at work when cnictl is interrupted finishes.
 		if err := f.Del(cmd.Context(), list, rt); err != nil {
 			return plugin.CodeErrorf(plugin.AsError(err).Code, "what the other plugins had made is removed; correct that one, and repeat this",

@@ -57,8 +57,7 @@ something, 1 if there is an error or a warning, 2 for a wrong usage.
 	ui.NeedsRoot(cmd)
 	ui.AddNodeFlags(cmd, &n.Options)
 	ui.AddJSONFlag(cmd)
-	cmd.Flags().StringVar(&network, "network", "", "only what is of this network, and of the node as a whole")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
+	ui.AddNetworkFlag(cmd, &network, "only what is of this network, and of the node as a whole")
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that are safe, and look again")
 	return cmd
 }

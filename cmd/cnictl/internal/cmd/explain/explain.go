@@ -121,7 +121,9 @@ func describeExplanation(w io.Writer, e *Explanation) {
 			}
 		}
 	}
-	if len(e.Findings) == 0 && e.Message != "" {
+	if len(e.Like) > 0 {
+		fmt.Fprintf(w, "There is no code %s; there is %s\n", ui.Harmless(e.Message), strings.Join(e.Like, ", "))
+	} else if len(e.Findings) == 0 && e.Message != "" {
 		fmt.Fprintln(w, "Nothing is known about this message. cnictl doctor looks for what is wrong on this node, and cnictl probe NETWORK tries a network.")
 	}
 }

@@ -97,6 +97,16 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestLike names the codes that may have been meant, the nearest first, of what is no code.
+func TestLike(t *testing.T) {
+	for text, want := range map[string]string{"bridge-dwn": "bridge-down", "mtu-above-upling\n": "mtu-above-uplink", "unknwn-key": "unknown-key", "bridge-down": "", "the bridge-dwn": "", "": ""} {
+		e := Explain(text)
+		if got := strings.Join(e.Like[:min(1, len(e.Like))], ""); got != want {
+			t.Errorf("%q: %v, want %q first", text, e.Like, want)
+		}
+	}
+}
+
 // TestCodesOfFindings knows each code of doctor, repair and lint, alone and as it is printed.
 func TestCodesOfFindings(t *testing.T) {
 	for _, c := range slices.Concat(doctor.Codes(), repair.Codes(), lint.Codes()) {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
@@ -39,6 +41,7 @@ type Explanation struct {
 	Network   string    `json:"network,omitempty"`
 	Verb      string    `json:"verb,omitempty"`
 	Findings  []Finding `json:"findings"`
+	Like      []string  `json:"like,omitempty"` // codes that may have been meant, where nothing is known
 }
 
 // Finding is a known error that is in the message, which is its summary, or a code.
@@ -89,6 +92,9 @@ func Explain(text string) *Explanation {
 	}
 	e.leaveOut(func(k *Known) bool { return k.Wraps })
 	e.leaveOut(func(k *Known) bool { return k.isPage })
+	if word := strings.TrimSpace(e.Message); len(e.Findings) == 0 && !strings.Contains(word, " ") {
+		e.Like = lookup.Near(append(doctor.Codes().Names(), lint.Codes().Names()...), word)
+	}
 	return e
 }
 

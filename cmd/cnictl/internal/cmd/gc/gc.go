@@ -25,6 +25,7 @@ type gcFlags struct {
 	network.Node
 	removal.ValidFlags
 	apply        bool
+	network      string
 	report, from string // files
 }
 
@@ -40,42 +41,43 @@ they are not a minute old. A thing that gc is not sure of stays, and nothing els
 stays because of it.
 `,
 		Example: `  cnictl gc
-  cnictl gc demo --apply
+  cnictl gc --network demo --apply
   cnictl gc --report FILE && cnictl gc --from FILE --apply
-  cnictl gc demo --valid 3f2a9c/eth0`,
-		Args:              ui.Arguments(0, 1),
+  cnictl gc --network demo --valid 3f2a9c/eth0`,
+		Args:              ui.NetworkArgument,
 		ValidArgsFunction: ui.CompleteNetworks,
-		RunE:              func(cmd *cobra.Command, args []string) error { return gc(cmd, &f, strings.Join(args, "")) },
+		RunE:              func(cmd *cobra.Command, _ []string) error { return gc(cmd, &f) },
 	}
 	ui.NeedsRoot(cmd)
 	ui.AddNodeFlags(cmd, &f.Node.Options)
 	ui.AddJSONFlag(cmd)
 	f.ValidFlags.Add(cmd)
 	flags := cmd.Flags()
+	ui.AddNetworkFlag(cmd, &f.network, "only of this network; NETWORK alone is short for it")
 	ui.AddApplyFlag(cmd, &f.apply, "remove it")
 	flags.StringVar(&f.report, "report", "", "write what would go to a file, for --from")
 	flags.StringVar(&f.from, "from", "", "only what a report lists and what is still as it says there")
 	return cmd
 }
 
-func gc(cmd *cobra.Command, f *gcFlags, name string) error {
+func gc(cmd *cobra.Command, f *gcFlags) error {
 	o, err := f.Read(cmd, f.Node)
 	if err != nil {
 		return err
 	}
 	var listed *collect.Report
 	if f.from != "" {
-		if name != "" || f.report != "" {
+		if f.network != "" || f.report != "" {
 			return ui.Usagef("--from excludes --report and a network: it is about what the report lists")
 		}
 		if listed, err = readReport(f.from); err != nil {
 			return err
 		}
-		name = listed.Network
+		f.network = listed.Network
 	}
-	o.Network, o.Shared = name, true
+	o.Network, o.Shared = f.network, true
 	n := node.Read(cmd.Context(), o.Options)
-	if err := lookup.RequireNetwork(n, o.ConfDir, name); err != nil {
+	if err := lookup.RequireNetwork(n, o.ConfDir, f.network); err != nil {
 		return err
 	}
 	r := collect.Plan(cmd.Context(), n, o)

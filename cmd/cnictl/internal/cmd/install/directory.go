@@ -114,19 +114,19 @@ func (d *directory) foreign(name string) (string, error) {
 	return f.String(), nil
 }
 
-// keep gives the file of somebody else that is about to be replaced a second name.
-func (d *directory) keep(name string) error {
+// backUp gives the file of somebody else that is about to be replaced a second name.
+func (d *directory) backUp(name string) error {
 	if err := os.Mkdir(d.join(replacedDir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	path, kept := d.join(name), d.join(replacedDir, name)
-	if err := os.Remove(kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	path, backup := d.join(name), d.join(replacedDir, name)
+	if err := os.Remove(backup); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if os.Link(path, kept) == nil {
+	if os.Link(path, backup) == nil {
 		return nil
 	}
-	return os.Rename(path, kept) // no hard links on this filesystem: the name is missing for a moment
+	return os.Rename(path, backup) // no hard links on this filesystem: the name is missing for a moment
 }
 
 // manifest is the file of the names that install has made. Whether what is there is still ours is seen from the files.

@@ -140,7 +140,7 @@ func (r *Report) describeAll(w io.Writer) {
 	if r.Unchanged {
 		fmt.Fprintf(w, "%s is up to date\n", r.Dir)
 	} else {
-		fmt.Fprintf(w, "installed cnibox and %d plugins in %s\n", len(r.Names), r.Dir)
+		fmt.Fprintf(w, "installed cnibox and %s in %s\n", ui.Counted(len(r.Names), "plugin"), r.Dir)
 	}
 	printNames(w, "  plugins:  %s\n", r.Names)
 	printNames(w, "  networks: %s\n", r.Networks)
@@ -243,7 +243,7 @@ install has put there.`,
 
 // describe says what was done.
 func (r *Removal) describe(w io.Writer) {
-	fmt.Fprintf(w, "removed %d files from %s\n", len(r.names(ui.Removed)), r.Dir)
+	fmt.Fprintf(w, "removed %s from %s\n", ui.Counted(len(r.names(ui.Removed)), "file"), r.Dir)
 	printNames(w, "  brought back: %s\n", r.names(ui.Restored))
 	printNames(w, "  left, since they are not cnibox's any more: %s\n", r.names(ui.Left))
 	printNames(w, "  what install had replaced at these names is still in .cnibox-replaced: %s\n", r.Kept)

@@ -165,7 +165,7 @@ func installPlugins(o Options) (*Report, error) {
 	}
 	for _, name := range files {
 		if slices.Contains(r.Replaced, name) {
-			err = d.keep(name)
+			err = d.backUp(name)
 		}
 		if err == nil {
 			err = os.Rename(filepath.Join(staging, name), d.join(name))

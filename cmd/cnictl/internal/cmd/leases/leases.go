@@ -7,7 +7,6 @@ package leases
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,8 +32,8 @@ func New() *cobra.Command {
 	return cmd
 }
 
-// kept is a network whose addresses in etcd were kept, or why they were not.
-type kept struct {
+// renewed is a network whose addresses in etcd were kept, or why they were not.
+type renewed struct {
 	Network string         `json:"network"`
 	Report  *shared.Report `json:"report,omitempty"`
 	Error   string         `json:"error,omitempty"`
@@ -42,6 +41,7 @@ type kept struct {
 
 func newLeasesKeep() *cobra.Command {
 	var where network.Node
+	var name string
 	cmd := &cobra.Command{
 		Use:   "keep [NETWORK]",
 		Short: "Tell etcd that this host is there, and what was freed while etcd was not to be reached",
@@ -49,25 +49,26 @@ func newLeasesKeep() *cobra.Command {
 not be freed before: of a network, or of all whose addresses are in etcd. The
 agent does so by itself; without it a timer of systemd does.
 `,
-		Example:           "  cnictl leases keep",
-		Args:              ui.Arguments(0, 1),
+		Example:           "  cnictl leases keep\n  cnictl leases keep --network lan",
+		Args:              ui.NetworkArgument,
 		ValidArgsFunction: ui.CompleteNetworks,
 	}
 	ui.NeedsRoot(cmd)
 	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n, name := node.Read(cmd.Context(), where.Options), strings.Join(args, "")
+	ui.AddNetworkFlag(cmd, &name, "only those of this network; NETWORK alone is short for it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		n := node.Read(cmd.Context(), where.Options)
 		if err := lookup.RequireNetwork(n, where.ConfDir, name); err != nil {
 			return err
 		}
-		list, failed := []kept{}, false
+		list, failed := []renewed{}, false
 		for _, s := range n.Shared() {
 			if name != "" && s.Name() != name {
 				continue
 			}
-			k := kept{Network: s.Name()}
-			r, err := s.Keep(cmd.Context())
+			k := renewed{Network: s.Name()}
+			r, err := s.Renew(cmd.Context())
 			if k.Report = r; err != nil {
 				k.Report, k.Error, failed = nil, err.Error(), true
 			}
@@ -85,7 +86,7 @@ agent does so by itself; without it a timer of systemd does.
 	return cmd
 }
 
-func describeKept(w io.Writer, list []kept) {
+func describeKept(w io.Writer, list []renewed) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "no network has its addresses in etcd")
 	}

@@ -84,7 +84,7 @@ func NewMove(n *node.Node, o node.Options, network, to, file string) (*Move, err
 func (m *Move) findDir(n *node.Node) {
 	for _, s := range n.Stores {
 		if dir, ok := s.(lease.Dir); ok {
-			if held, _ := dir.Held(context.Background(), m.Network); len(held) > 0 {
+			if left, _ := dir.Held(context.Background(), m.Network); len(left) > 0 {
 				m.dir = string(dir)
 			}
 		}
@@ -110,8 +110,8 @@ func (m *Move) Plan(ctx context.Context) (list []shared.Held, err error) {
 	if m.To == HostLocal {
 		return slices.DeleteFunc(report.Held, func(h shared.Held) bool { return !h.Address.IsValid() }), nil
 	}
-	held, err := lease.Dir(m.dir).Held(ctx, m.Network)
-	for _, h := range held {
+	left, err := lease.Dir(m.dir).Held(ctx, m.Network)
+	for _, h := range left {
 		if l, ok := h.Own.(lease.Lease); ok {
 			list = append(list, shared.Held{ContainerID: h.Key.ContainerID, IfName: h.Key.IfName, Address: l.Address, Since: h.Since})
 		}

@@ -51,12 +51,11 @@ IP address. Of an IP address it shows which containers had it, and when.
 	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)
 	flags.StringVar(&f.until, "until", "", "only calls until then")
 	flags.StringVar(&f.Verb, "verb", "", "only these: ADD, DEL, CHECK, GC or STATUS")
-	flags.StringVar(&f.Network, "network", "", "only of this network")
+	ui.AddNetworkFlag(cmd, &f.Network, "only of this network")
 	flags.BoolVar(&f.Errors, "errors", false, "only calls that failed")
 	flags.IntVarP(&f.lines, "lines", "n", 0, "only the last so many; 0 is all, or 10 with --follow")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they come")
 	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	ui.Complete(cmd, "verb", cobra.FixedCompletions(verbs, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newLogOn(calllog.Dir), newLogOff(calllog.Dir), newLogStatus(calllog.Dir))
 	return cmd

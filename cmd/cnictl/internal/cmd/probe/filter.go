@@ -14,7 +14,7 @@ import (
 
 // whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. doctor may know what
 // nf_tables does not tell, such as about rules of iptables-legacy.
-func (w *world) whyFiltered(t *Test) (reason, remedy string) {
+func (w *subject) whyFiltered(t *Test) (reason, remedy string) {
 	if t == nil || t.from == nil {
 		return w.whyDoctor()
 	}
@@ -32,7 +32,7 @@ func (w *world) whyFiltered(t *Test) (reason, remedy string) {
 }
 
 // trace tries a test again, and returns what drops its packets.
-func (w *world) trace(t *Test) (v verdict, found bool) {
+func (w *subject) trace(t *Test) (v verdict, found bool) {
 	sources := []netip.Addr{t.from.address(familyOf(t.target.Addr()))}
 	if t.reached != nil && t.reached != t.from {
 		sources = append(sources, t.reached.address(familyOf(t.target.Addr())))
@@ -84,7 +84,7 @@ func (v verdict) text() string {
 }
 
 // whyDoctor is what doctor finds about the network in the packet filter.
-func (w *world) whyDoctor() (reason, remedy string) {
+func (w *subject) whyDoctor() (reason, remedy string) {
 	o := doctor.Options{
 		Options: w.node.Options,
 		Codes:   []string{"forward-drops", "docker-drops", "ufw-drops", "firewalld-no-zone"},

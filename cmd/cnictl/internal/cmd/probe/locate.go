@@ -36,7 +36,7 @@ const (
 )
 
 // locate finds out where a test's packets were lost.
-func (w *world) locate(t *Test, seen *traces) *Loss {
+func (w *subject) locate(t *Test, seen *traces) *Loss {
 	var said refusal
 	if errors.As(t.err, &said) {
 		return &Loss{Packet: answerPacket, Reason: said.Error()}
@@ -68,7 +68,7 @@ func (w *world) locate(t *Test, seen *traces) *Loss {
 	return l
 }
 
-func (l *Loss) between(way []place, reached int) {
+func (l *Loss) between(way []point, reached int) {
 	if reached >= 0 {
 		l.SeenAt = way[reached].String()
 	}
@@ -87,7 +87,7 @@ func (l *Loss) explain(reason, remedy string) {
 }
 
 // explainGap says why packets did not come from one place of their way to the next.
-func (w *world) explainGap(l *Loss, t *Test, seen *traces, way []place, reached int) {
+func (w *subject) explainGap(l *Loss, t *Test, seen *traces, way []point, reached int) {
 	next := way[reached+1]
 	if t.from != nil && t.from == t.reached && t.from.bridge() != nil && !t.from.hairpin() {
 		l.explain(fmt.Sprintf("%s sends nothing back by the port by which it came: hairpin is off", t.from.bridge().Attrs().Name), "ip link set "+t.from.HostEnd+" type bridge_slave hairpin on")
@@ -105,7 +105,7 @@ func (w *world) explainGap(l *Loss, t *Test, seen *traces, way []place, reached 
 
 // explainNeighbour reports whether the sender at the beginning of a way looks in vain for the one who is to get the packet on the link, and
 // follows its question: who has this address?
-func (w *world) explainNeighbour(l *Loss, t *Test, seen *traces, way []place) bool {
+func (w *subject) explainNeighbour(l *Loss, t *Test, seen *traces, way []point) bool {
 	asked := way[0]
 	if !asked.out || asked.in == nil && !asked.router {
 		return false
@@ -134,7 +134,7 @@ func (w *world) explainNeighbour(l *Loss, t *Test, seen *traces, way []place) bo
 }
 
 // nextHop is who gets a test's packet, or the answer, on the link by which it leaves a place.
-func (w *world) nextHop(t *Test, p place, answer bool) (hop netip.Addr) {
+func (w *subject) nextHop(t *Test, p point, answer bool) (hop netip.Addr) {
 	f := familyOf(t.target.Addr())
 	switch {
 	case answer && t.from != nil:

@@ -71,7 +71,7 @@ func quotes(p sight, t *Test, sequences []uint32) bool {
 }
 
 // farthest returns the last place of a way at which one of the packets was seen, -1 if none was.
-func farthest(way []place, packets []sight) int {
+func farthest(way []point, packets []sight) int {
 	for i, p := range slices.Backward(way) {
 		if slices.ContainsFunc(packets, func(s sight) bool { return s.isAt(p) }) {
 			return i
@@ -81,7 +81,7 @@ func farthest(way []place, packets []sight) int {
 }
 
 // unanswered returns the questions for an address that were asked at a place, wherever they were seen, if nobody has answered them there.
-func (s *traces) unanswered(asked place, target netip.Addr) (questions []sight) {
+func (s *traces) unanswered(asked point, target netip.Addr) (questions []sight) {
 	answered := asked.back()
 	sender := ""
 	for _, p := range s.sights {

@@ -16,15 +16,15 @@ var (
 	addressA = netip.MustParseAddr("10.88.0.2")
 	addressB = netip.MustParseAddr("10.88.0.3")
 	// The way from a to b over a bridge, and its links.
-	leaving  = place{in: a, link: 2, name: "eth0", out: true}
-	fromPort = place{link: 5, name: "vethA"}
-	toPort   = place{link: 6, name: "vethB", out: true}
-	entering = place{in: b, link: 2, name: "eth0"}
-	way      = []place{leaving, fromPort, toPort, entering}
+	leaving  = point{in: a, link: 2, name: "eth0", out: true}
+	fromPort = point{link: 5, name: "vethA"}
+	toPort   = point{link: 6, name: "vethB", out: true}
+	entering = point{in: b, link: 2, name: "eth0"}
+	way      = []point{leaving, fromPort, toPort, entering}
 )
 
 // seenAt is a packet at a place.
-func seenAt(p place, s sight) sight {
+func seenAt(p point, s sight) sight {
 	s.in, s.link, s.out = p.in, p.link, p.out
 	return s
 }
@@ -32,13 +32,13 @@ func seenAt(p place, s sight) sight {
 func TestFarthest(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		at   []place
+		at   []point
 		want int
 	}{
 		{"nowhere", nil, -1},
-		{"at the first", []place{leaving}, 0},
-		{"on the way", []place{leaving, fromPort}, 1},
-		{"missed in between", []place{leaving, toPort}, 2},
+		{"at the first", []point{leaving}, 0},
+		{"on the way", []point{leaving, fromPort}, 1},
+		{"missed in between", []point{leaving, toPort}, 2},
 		{"arrived", way, 3},
 		{"the other way", reversed(way), -1},
 	} {

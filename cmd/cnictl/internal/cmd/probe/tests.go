@@ -31,7 +31,7 @@ type attempt struct {
 }
 
 // tests returns what to try, family by family.
-func (w *world) tests(o Options) (all []*Test) {
+func (w *subject) tests(o Options) (all []*Test) {
 	for _, f := range families {
 		if !w.a.address(f).IsValid() || !w.b.address(f).IsValid() {
 			continue
@@ -62,7 +62,7 @@ func newTest(name string, a attempt, to netip.Addr, port int) *Test {
 
 func notTried(name, why string) *Test { return &Test{Name: name, Outcome: NotTried, Note: why} }
 
-func (w *world) eachOther(f family) (all []*Test) {
+func (w *subject) eachOther(f family) (all []*Test) {
 	for _, p := range []protocol{tcp, udp} {
 		for _, pair := range [][2]*Container{{w.a, w.b}, {w.b, w.a}} {
 			name := fmt.Sprintf("%s to %s, %s", pair[0].Name, pair[1].Name, p)
@@ -76,7 +76,7 @@ func (w *world) eachOther(f family) (all []*Test) {
 	return all
 }
 
-func (w *world) gateway(f family) *Test {
+func (w *subject) gateway(f family) *Test {
 	const name = "a to its gateway, ping"
 	gateway := first(w.a.Gateways, f)
 	if !gateway.IsValid() {
@@ -89,7 +89,7 @@ func (w *world) gateway(f family) *Test {
 }
 
 // published asks b's servers by the port of the host that leads to them.
-func (w *world) published(f family) (all []*Test) {
+func (w *subject) published(f family) (all []*Test) {
 	if w.port == 0 {
 		return []*Test{notTried("published port", "not tried: no plugin of the network publishes ports")}
 	}
@@ -124,7 +124,7 @@ func (w *world) published(f family) (all []*Test) {
 }
 
 // hostAddress is where others find the host: the address that it uses itself for the outside, or else the network's gateway.
-func (w *world) hostAddress(f family) netip.Addr {
+func (w *subject) hostAddress(f family) netip.Addr {
 	if r := routeTo(f.foreign); r.from.IsValid() && !r.from.IsLoopback() {
 		return r.from
 	}
@@ -134,7 +134,7 @@ func (w *world) hostAddress(f family) netip.Addr {
 	return netip.Addr{}
 }
 
-func (w *world) outside(f family, targets []netip.AddrPort) (all []*Test) {
+func (w *subject) outside(f family, targets []netip.AddrPort) (all []*Test) {
 	if targets == nil {
 		return []*Test{notTried("a to the outside", "not tried: name an address with --to")}
 	}
@@ -151,7 +151,7 @@ func (w *world) outside(f family, targets []netip.AddrPort) (all []*Test) {
 }
 
 // largest sends packets of the size of the link's MTU, which nobody may fragment.
-func (w *world) largest(f family, targets []netip.AddrPort) (all []*Test) {
+func (w *subject) largest(f family, targets []netip.AddrPort) (all []*Test) {
 	const name = "largest packet, a to "
 	if why := w.secluded(); why != "" {
 		all = append(all, notTried(name+"b", why))
@@ -166,7 +166,7 @@ func (w *world) largest(f family, targets []netip.AddrPort) (all []*Test) {
 	return all
 }
 
-func (w *world) names(f family, o Options) (all []*Test) {
+func (w *subject) names(f family, o Options) (all []*Test) {
 	servers := w.a.Servers
 	if o.Servers != nil {
 		servers = o.Servers

@@ -14,7 +14,7 @@ import (
 )
 
 // try tries all tests at once, and returns which packets were seen and where.
-func (w *world) try(ctx context.Context, tests []*Test, timeout time.Duration) (*traces, error) {
+func (w *subject) try(ctx context.Context, tests []*Test, timeout time.Duration) (*traces, error) {
 	seen, err := w.watch(tests)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ const (
 )
 
 // watch begins to note what is seen of the tests' packets.
-func (w *world) watch(tests []*Test) (*traces, error) {
+func (w *subject) watch(tests []*Test) (*traces, error) {
 	ports := map[uint16]bool{servedPort: true}
 	for _, t := range tests {
 		if t.target.Port() != 0 {
@@ -175,4 +175,4 @@ func (s *sight) lookICMP6(l *layers.ICMPv6) {
 }
 
 // isAt reports whether the packet was seen at a place.
-func (s sight) isAt(p place) bool { return s.in == p.in && s.link == p.link && s.out == p.out }
+func (s sight) isAt(p point) bool { return s.in == p.in && s.link == p.link && s.out == p.out }

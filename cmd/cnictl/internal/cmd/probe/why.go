@@ -15,8 +15,8 @@ import (
 )
 
 // why says what may have stopped packets between two places that follow each other. Without a test it is about ARP.
-func (w *world) why(t *Test, from, next place) (reason, remedy string) {
-	for _, p := range []place{from, next} {
+func (w *subject) why(t *Test, from, next point) (reason, remedy string) {
+	for _, p := range []point{from, next} {
 		if reason, remedy := p.state(); reason != "" {
 			return reason, remedy
 		}
@@ -35,7 +35,7 @@ func (w *world) why(t *Test, from, next place) (reason, remedy string) {
 }
 
 // state says what is wrong with the link of a place by itself.
-func (p place) state() (reason, remedy string) {
+func (p point) state() (reason, remedy string) {
 	link, err := p.look()
 	switch {
 	case err != nil:
@@ -49,7 +49,7 @@ func (p place) state() (reason, remedy string) {
 }
 
 // whyNotBridged looks at two links of one bridge, of which one may be the bridge itself.
-func (w *world) whyNotBridged(t *Test, from, next place) (reason, remedy string) {
+func (w *subject) whyNotBridged(t *Test, from, next point) (reason, remedy string) {
 	one, err := from.look()
 	other, err2 := next.look()
 	if errors.Join(err, err2) != nil {
@@ -79,7 +79,7 @@ func (w *world) whyNotBridged(t *Test, from, next place) (reason, remedy string)
 }
 
 // whyNotRouted looks at what the host may do with a packet that it should send on.
-func (w *world) whyNotRouted(t *Test, from place) (reason, remedy string) {
+func (w *subject) whyNotRouted(t *Test, from point) (reason, remedy string) {
 	f := familyOf(t.target.Addr())
 	keys := []string{f.forwarding}
 	if f.name == "IPv4" {
@@ -104,13 +104,13 @@ func (t *Test) isPublished() bool {
 	return t.reached != nil && int(t.target.Port()) == t.reached.port && t.reached.port != 0
 }
 
-func (w *world) whyNotTranslated() (reason, remedy string) {
+func (w *subject) whyNotTranslated() (reason, remedy string) {
 	return fmt.Sprintf("no rule of the host leads its port %d to b: the port map is gone, or another rule comes first", w.port),
 		"cnictl status " + w.list.Name + " says how ports are published, and cnictl repair puts port maps back"
 }
 
 // whyNotSent says why nothing was seen at the first place of a way.
-func (w *world) whyNotSent(t *Test, first place) (reason, remedy string) {
+func (w *subject) whyNotSent(t *Test, first point) (reason, remedy string) {
 	if reason, remedy := first.state(); reason != "" {
 		return reason, remedy
 	}
@@ -128,7 +128,7 @@ func (w *world) whyNotSent(t *Test, first place) (reason, remedy string) {
 }
 
 // whyNobodyHas says why a question for an address is not answered at the place where it came last.
-func whyNobodyHas(last place, target netip.Addr) (reason, remedy string) {
+func whyNobodyHas(last point, target netip.Addr) (reason, remedy string) {
 	switch {
 	case last.in != nil:
 		return fmt.Sprintf("%s does not say that it has %s", last.in.Name, target), ""
@@ -142,7 +142,7 @@ func whyNobodyHas(last place, target netip.Addr) (reason, remedy string) {
 }
 
 // explainSilence says why a request that came to the end of its way on this node was not answered.
-func (w *world) explainSilence(l *Loss, t *Test, seen *traces, way []place, found trail) {
+func (w *subject) explainSilence(l *Loss, t *Test, seen *traces, way []point, found trail) {
 	last, back := way[len(way)-1], reversed(way)
 	switch {
 	case len(found.resets) > 0:
@@ -162,7 +162,7 @@ func (w *world) explainSilence(l *Loss, t *Test, seen *traces, way []place, foun
 }
 
 // whyContainerIsSilent looks for the way back.
-func whyContainerIsSilent(last place, found trail) (reason, remedy string) {
+func whyContainerIsSilent(last point, found trail) (reason, remedy string) {
 	for _, p := range found.requests {
 		if !p.isAt(last) {
 			continue
@@ -178,7 +178,7 @@ func whyContainerIsSilent(last place, found trail) (reason, remedy string) {
 	return "", ""
 }
 
-func (w *world) whyHostIsSilent(t *Test) (reason, remedy string) {
+func (w *subject) whyHostIsSilent(t *Test) (reason, remedy string) {
 	if to := t.target.Addr(); !routeTo(to).local {
 		return fmt.Sprintf("the host does not have the address %s", to), "cnictl repair puts gateway addresses back"
 	}
@@ -195,7 +195,7 @@ func (w *world) whyHostIsSilent(t *Test) (reason, remedy string) {
 }
 
 // whyOutsideIsSilent looks at the last packet that left the node.
-func whyOutsideIsSilent(t *Test, last place, found trail) (reason, remedy string) {
+func whyOutsideIsSilent(t *Test, last point, found trail) (reason, remedy string) {
 	for _, p := range found.requests {
 		if p.isAt(last) && !routeTo(p.from).local && t.from.hostEnd() != nil {
 			return fmt.Sprintf("it left with the address %s, to which others may know no way back", p.from), `masquerade ("ipMasq": true), or give others a route to the network`

@@ -118,16 +118,16 @@ func (p *Plan) addFiles(n *node.Node, r *collect.Report) {
 	}
 	networks, _ := filepath.Glob(notes.DefaultDir + "/*")
 	for _, dir := range networks {
-		p.Goes = append(p.Goes, Thing{What: "directory " + dir, remover: notesDir(dir)})
+		p.Goes = append(p.Goes, Item{What: "directory " + dir, remover: notesDir(dir)})
 	}
 	for _, dir := range emptied() {
 		if _, err := os.Lstat(dir); err == nil {
-			p.Goes = append(p.Goes, Thing{What: "directory " + dir + ", if it is empty", remover: emptyDirectory(dir)})
+			p.Goes = append(p.Goes, Item{What: "directory " + dir + ", if it is empty", remover: emptyDirectory(dir)})
 		}
 	}
 	own := state.RunDir() // ours as a whole: locks, records of rules and devices, what is known of processes
 	if _, err := os.Lstat(own); err == nil {
-		p.Goes = append(p.Goes, Thing{What: "directory " + own, remover: directory(own)})
+		p.Goes = append(p.Goes, Item{What: "directory " + own, remover: directory(own)})
 	}
 	number := notes.Dir{Path: filepath.Join(notes.DefaultDir, "any")}.NumberFile()
 	if _, err := os.Lstat(number); err == nil {
@@ -152,7 +152,7 @@ func (p *Plan) addLeases(dir string, going map[string]bool) {
 			continue
 		}
 		if e.Name() == ".cnibox" {
-			p.Goes = append(p.Goes, Thing{What: "directory " + path, remover: directory(path)})
+			p.Goes = append(p.Goes, Item{What: "directory " + path, remover: directory(path)})
 			continue
 		}
 		others, err := leaseDir(path).others()
@@ -166,7 +166,7 @@ func (p *Plan) addLeases(dir string, going map[string]bool) {
 		case len(others) > 0:
 			p.stay("directory "+path, "it has files that are no leases: "+strings.Join(others, ", "))
 		default:
-			p.Goes = append(p.Goes, Thing{What: "directory " + path, remover: leaseDir(path)})
+			p.Goes = append(p.Goes, Item{What: "directory " + path, remover: leaseDir(path)})
 		}
 	}
 }

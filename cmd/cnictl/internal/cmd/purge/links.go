@@ -49,7 +49,7 @@ func (p *Plan) addLinks(n *node.Node) {
 		bridge, _, isVLAN := strings.Cut(l.Name, ".")
 		isGateway := isVLAN && bridges[bridge] && (isGatewayOn(l, bridge) || isPortOf(n, l, bridge))
 		if isGateway || l.Kind == "ifb" && ifbName.MatchString(l.Name) && !isHeld(n, l) {
-			p.Goes = append(p.Goes, Thing{What: "link " + l.Name, remover: ownLink{l.Name, l.Link.Attrs().Index}})
+			p.Goes = append(p.Goes, Item{What: "link " + l.Name, remover: ownLink{l.Name, l.Link.Attrs().Index}})
 		}
 	}
 	for _, l := range n.Links() { // after the links that are their ports
@@ -109,7 +109,7 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 			return
 		}
 	}
-	p.Goes = append(p.Goes, Thing{What: "bridge " + bridge.Name, remover: ownLink{bridge.Name, bridge.Link.Attrs().Index}})
+	p.Goes = append(p.Goes, Item{What: "bridge " + bridge.Name, remover: ownLink{bridge.Name, bridge.Link.Attrs().Index}})
 }
 
 // parts returns what networks and results have configurations of. Of a plugin that is somebody else's nothing goes.
@@ -181,6 +181,6 @@ func isKnown(n *node.Node, l *node.Link) bool {
 
 // isHeld reports whether somebody who is known holds a link, or nobody does.
 func isHeld(n *node.Node, l *node.Link) bool {
-	isLink := func(t node.Thing) bool { return t.What == "link "+l.Name }
+	isLink := func(t node.Holding) bool { return t.What == "link "+l.Name }
 	return slices.ContainsFunc(n.Unowned, isLink) || slices.ContainsFunc(n.Attachments, func(a *node.Attachment) bool { return slices.ContainsFunc(a.Held, isLink) })
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
-// Thing is something on the node.
-type Thing struct {
+// Item is something on the node.
+type Item struct {
 	What string `json:"what"`
 	Why  string `json:"why,omitempty"` // it stays or is in the way, or what of it goes
 
@@ -28,24 +28,24 @@ type remover interface {
 
 // Plan is what would become of a node.
 type Plan struct {
-	Refused     []Thing         `json:"refused"`     // what may be in use, because of which nothing goes
+	Refused     []Item          `json:"refused"`     // what may be in use, because of which nothing goes
 	Attachments []*collect.Item `json:"attachments"` // those that nobody uses
-	Goes        []Thing         `json:"goes"`
-	Stays       []Thing         `json:"stays"`
+	Goes        []Item          `json:"goes"`
+	Stays       []Item          `json:"stays"`
 	Removed     bool            `json:"removed"`
 }
 
 // NewPlan looks at what there is, besides attachments, of which gc has made a report.
 func NewPlan(ctx context.Context, n *node.Node, r *collect.Report) (*Plan, error) {
-	p := &Plan{Refused: []Thing{}, Attachments: r.Goes, Goes: []Thing{}, Stays: []Thing{}}
+	p := &Plan{Refused: []Item{}, Attachments: r.Goes, Goes: []Item{}, Stays: []Item{}}
 	p.refuse(n, r)
 	p.addLinks(n)
-	filter, kept, err := netfilter.Leavings(ctx)
+	filter, staying, err := netfilter.Leavings(ctx)
 	for _, l := range filter {
 		what, why, _ := strings.Cut(l.String(), ": ")
-		p.Goes = append(p.Goes, Thing{What: what, Why: why, remover: l})
+		p.Goes = append(p.Goes, Item{What: what, Why: why, remover: l})
 	}
-	for _, what := range kept {
+	for _, what := range staying {
 		p.stay(what, "it is the administrator's, and has rules or is used")
 	}
 	p.addFiles(n, r)
@@ -53,9 +53,9 @@ func NewPlan(ctx context.Context, n *node.Node, r *collect.Report) (*Plan, error
 	return p, err
 }
 
-func (p *Plan) stay(what, why string) { p.Stays = append(p.Stays, Thing{What: what, Why: why}) }
+func (p *Plan) stay(what, why string) { p.Stays = append(p.Stays, Item{What: what, Why: why}) }
 
-func (p *Plan) refused(what, why string) { p.Refused = append(p.Refused, Thing{What: what, Why: why}) }
+func (p *Plan) refused(what, why string) { p.Refused = append(p.Refused, Item{What: what, Why: why}) }
 
 // refuse notes what may be in use: all that gc keeps.
 func (p *Plan) refuse(n *node.Node, r *collect.Report) {

@@ -64,8 +64,7 @@ in use, it is said whose it is, and nothing is done.
 	ui.AddNodeFlags(cmd, &n.Options)
 	ui.AddJSONFlag(cmd)
 	valid.Add(cmd)
-	cmd.Flags().StringVar(&on, "network", "", "the network that has lent it, if several have")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
+	ui.AddNetworkFlag(cmd, &on, "the network that has lent it, if several have")
 	ui.AddDryRunFlag(cmd, &dryRun)
 	return cmd
 }

@@ -34,6 +34,7 @@ type repairDocument struct {
 func New() *cobra.Command {
 	var (
 		where         network.Node
+		on            string
 		dryRun, leave bool
 	)
 	cmd := &cobra.Command{
@@ -54,25 +55,40 @@ is there can't be looked at.
 `,
 		Example: `  cnictl repair
   cnictl repair --dry-run
-  cnictl repair demo`,
+  cnictl repair --network demo
+  cnictl repair 10.88.0.7`,
 		Args:              ui.Arguments(0, 1),
 		ValidArgsFunction: ui.CompleteNames,
 	}
 	ui.NeedsRoot(cmd)
 	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
+	ui.AddNetworkFlag(cmd, &on, "only of this network; NETWORK alone is short for it")
 	ui.AddDryRunFlag(cmd, &dryRun)
 	cmd.Flags().BoolVar(&leave, "leave", false, "leave CONTAINER alone from now on; --leave=false takes it back")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n := node.Read(cmd.Context(), where.Options)
-		attachments, err := chosen(n, args)
+		name := strings.Join(args, "")
+		if n.Network(name) != nil {
+			if on != "" {
+				return ui.Usagef("%q is short for --network, which is given, too", name)
+			}
+			on, name = name, ""
+		}
+		if err := lookup.RequireNetwork(n, where.ConfDir, on); err != nil {
+			return err
+		}
+		attachments, err := chosen(n, on, name)
 		if err != nil {
 			return err
 		}
 		if cmd.Flags().Changed("leave") {
-			return leaveAlone(cmd, attachments, args, leave)
+			if name == "" || on != "" {
+				return ui.Usagef("--leave is about all of one container: name it; for all of a network there is its key \"repair\": \"none\"")
+			}
+			return leaveAlone(cmd, attachments, leave)
 		}
-		if len(args) == 0 {
+		if on == "" && name == "" {
 			repair.ForgetLeft(n)
 		}
 		reports, err := repair.Attachments(cmd.Context(), attachments, repair.Options{
@@ -97,13 +113,11 @@ is there can't be looked at.
 }
 
 // leaveAlone has the container of attachments left alone, or takes it back.
-func leaveAlone(cmd *cobra.Command, attachments []*node.Attachment, args []string, isLeft bool) error {
-	ids := map[string]bool{}
+func leaveAlone(cmd *cobra.Command, attachments []*node.Attachment, isLeft bool) error {
 	for _, a := range attachments {
-		ids[a.ContainerID] = true
-	}
-	if len(args) == 0 || len(ids) != 1 || attachments[0].Network == args[0] {
-		return ui.Usagef("name one container; for all of a network there is its key \"repair\": \"none\"")
+		if a.ContainerID != attachments[0].ContainerID {
+			return ui.Usagef("name one container: they are of %s", container.Owners(attachments))
+		}
 	}
 	id := attachments[0].ContainerID
 	if err := repair.Leave(attachments, isLeft); err != nil {
@@ -117,29 +131,25 @@ func leaveAlone(cmd *cobra.Command, attachments []*node.Attachment, args []strin
 	return err
 }
 
-// chosen returns the attachments that are meant.
-func chosen(n *node.Node, args []string) (list []*node.Attachment, err error) {
-	if len(args) == 0 {
-		return n.Attachments, nil
+// chosen returns the attachments that are meant: those on a network and of a container, "" is all.
+func chosen(n *node.Node, on, name string) (list []*node.Attachment, err error) {
+	isElsewhere := func(a *node.Attachment) bool { return on != "" && a.Network != on }
+	if name == "" {
+		return slices.DeleteFunc(slices.Clone(n.Attachments), isElsewhere), nil
 	}
-	for _, a := range n.Attachments {
-		if a.Network == args[0] {
-			list = append(list, a)
-		}
-	}
-	if list != nil || n.Network(args[0]) != nil {
-		return list, nil
-	}
-	for _, m := range n.Find(args[0]) {
+	for _, m := range n.Find(name) {
 		list = append(list, m.Attachment)
 	}
 	if list == nil {
-		return nil, lookup.Unknown(n, args[0])
+		return nil, lookup.Unknown(n, name)
+	}
+	if list = slices.DeleteFunc(list, isElsewhere); len(list) == 0 {
+		return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "`cnictl show "+name+"` says on which it is", "%s is not on network %s", name, on)
 	}
 	alive := slices.DeleteFunc(slices.Clone(list), func(a *node.Attachment) bool { return a.State == node.Gone })
 	for _, a := range alive {
 		if a.ContainerID != alive[0].ContainerID {
-			return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name one of them, by its container's id, for example", "%s may be any of %s", args[0], container.Owners(alive))
+			return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name one of them, by its container's id, for example", "%s may be any of %s", name, container.Owners(alive))
 		}
 	}
 	return list, nil
@@ -166,7 +176,7 @@ func (d *repairDocument) describe(w io.Writer) {
 			counts = append(counts, fmt.Sprintf("%d %s", d.Counts[o], o))
 		}
 	}
-	fmt.Fprintf(w, "%d attachments: %s\n", len(d.Attachments), strings.Join(counts, ", "))
+	fmt.Fprintf(w, "%s: %s\n", ui.Counted(len(d.Attachments), "attachment"), strings.Join(counts, ", "))
 	for _, u := range d.Unread {
 		fmt.Fprintf(w, "note: %s: %s\n", ui.Harmless(u.What), ui.Harmless(u.Why))
 	}

@@ -53,10 +53,9 @@ The exit code is that of the command, or 128 + N if signal N ended it.
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
-	flags.StringVar(&net, "network", "", "the network to attach to")
+	ui.AddNetworkFlag(cmd, &net, "the network to attach to")
 	flags.StringVar(&f.ID, "id", "", "container id, and name of the namespace in "+sandbox.Dir+" (default: a new one)")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "do not say on standard error what was made")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if net == "" {
 			return ui.Usagef("--network is missing: name the network to attach to")

@@ -103,9 +103,8 @@ func (f *showFlags) add(cmd *cobra.Command) {
 	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.network, "network", "", "of this network only")
+	ui.AddNetworkFlag(cmd, &f.network, "only of this network")
 	flags.BoolVar(&f.watch, "watch", false, "look again each second, until Ctrl-C; where nobody looks, print what has changed")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
 }
 
 func (f *showFlags) addState(cmd *cobra.Command) {
@@ -208,7 +207,7 @@ func (f *showFlags) unread(n *node.Node) []node.Unread {
 // shownAttachments is what `show` prints.
 type shownAttachments struct {
 	Attachments []*node.Attachment `json:"attachments"`
-	Unowned     []node.Thing       `json:"unowned"`
+	Unowned     []node.Holding     `json:"unowned"`
 	Unread      []node.Unread      `json:"unread"`
 }
 
@@ -218,7 +217,7 @@ func (f *showFlags) attachments(n *node.Node) (shown, error) {
 		list = inOrder(list)
 		sortRows(list, attachmentColumns, f.sort)
 	}
-	s := &shownAttachments{Attachments: list, Unowned: []node.Thing{}, Unread: f.unread(n)}
+	s := &shownAttachments{Attachments: list, Unowned: []node.Holding{}, Unread: f.unread(n)}
 	for _, t := range n.Unowned {
 		if f.network == "" || t.Network == f.network {
 			s.Unowned = append(s.Unowned, t)

@@ -23,7 +23,7 @@ type Page struct {
 	Segments []*Segment
 	Doors    []Door
 	Idle     []*Network // nothing is attached to them
-	Unowned  []node.Thing
+	Unowned  []node.Holding
 	Unread   []node.Unread
 	Findings []doctor.Finding
 }

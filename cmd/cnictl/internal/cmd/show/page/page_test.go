@@ -44,14 +44,14 @@ func hostile() *node.Node {
 	a := attachment("net"+evil, "id"+evil, node.Gone, "10.0.0.2/24")
 	a.Pod, a.Netns, a.MAC, a.Master, a.Cache, a.Why = "shop/"+evil, "/run/"+evil, evil, "br"+evil, evil, evil
 	a.Ports = []node.Port{{HostIP: evil, HostPort: 80, ContainerPort: 8080, Protocol: evil}}
-	a.Held = []node.Thing{{Plugin: evil, What: evil, Owner: evil}}
+	a.Held = []node.Holding{{Plugin: evil, What: evil, Owner: evil}}
 	a.HostEnd = &node.Link{Name: evil, Kind: evil, MAC: evil, Master: evil}
 	since := time.Unix(1600000000, 0)
 	a.Since = &since
 	return &node.Node{
 		Attachments: []*node.Attachment{a},
 		Networks:    []*node.Network{{Name: a.Network, File: evil, Plugins: []string{evil}, Attachments: 1}, {Name: "idle" + evil, Plugins: []string{evil}}},
-		Unowned:     []node.Thing{{Plugin: evil, What: evil, Network: evil, Owner: evil}}, Unread: []node.Unread{{What: evil, Why: evil}},
+		Unowned:     []node.Holding{{Plugin: evil, What: evil, Network: evil, Owner: evil}}, Unread: []node.Unread{{What: evil, Why: evil}},
 	}
 }
 

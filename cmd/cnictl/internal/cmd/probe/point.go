@@ -10,8 +10,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 )
 
-// place is where a packet can be seen: at a link, on its way in or out.
-type place struct {
+// point is where a packet can be seen: at a link, on its way in or out.
+type point struct {
 	in     *Container // in whose namespace; nil is the host
 	link   int
 	name   string
@@ -19,19 +19,19 @@ type place struct {
 	router bool // the host takes packets in here, to send them on, or sends them out
 }
 
-func (p place) String() string {
+func (p point) String() string {
 	if p.in != nil {
 		return p.name + " of " + p.in.Name
 	}
 	return p.name
 }
 
-func hostPlace(link netlink.Link, out bool) place {
-	return place{link: link.Attrs().Index, name: link.Attrs().Name, out: out}
+func hostPlace(link netlink.Link, out bool) point {
+	return point{link: link.Attrs().Index, name: link.Attrs().Name, out: out}
 }
 
 // look returns the link of a place as it is now.
-func (p place) look() (link netlink.Link, err error) {
+func (p point) look() (link netlink.Link, err error) {
 	find := func() error {
 		link, err = netlink.LinkByIndex(p.link)
 		return err
@@ -43,7 +43,7 @@ func (p place) look() (link netlink.Link, err error) {
 }
 
 // reversed is the way of an answer.
-func reversed(way []place) (back []place) {
+func reversed(way []point) (back []point) {
 	for _, p := range slices.Backward(way) {
 		back = append(back, p.back())
 	}
@@ -51,7 +51,7 @@ func reversed(way []place) (back []place) {
 }
 
 // back is the place for the answer to what is seen at a place.
-func (p place) back() place {
+func (p point) back() point {
 	p.out = !p.out
 	return p
 }
@@ -94,8 +94,8 @@ func (c *Container) bridge() netlink.Link {
 }
 
 // leave is the way of a packet from a container to the host, or as far as the host can see it.
-func (c *Container) leave(f family) []place {
-	way := []place{{in: c, link: c.link.Attrs().Index, name: ifName, out: true}}
+func (c *Container) leave(f family) []point {
+	way := []point{{in: c, link: c.link.Attrs().Index, name: ifName, out: true}}
 	if master := c.master(); master != nil {
 		return append(way, hostPlace(master, true))
 	}
@@ -117,7 +117,7 @@ func (c *Container) leave(f family) []place {
 }
 
 // enter is the way of a packet from the host to a container.
-func (c *Container) enter(f family) []place { return reversed(c.leave(f)) }
+func (c *Container) enter(f family) []point { return reversed(c.leave(f)) }
 
 // route is what the calling thread's namespace does with packets for an address.
 type route struct {

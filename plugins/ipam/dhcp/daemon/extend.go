@@ -28,7 +28,7 @@ func (d *daemon) takeUp(l *lease) {
 			d.extend(l, i, rebooting, limit)
 		}
 	}
-	d.keep(l)
+	d.extendAll(l)
 }
 
 // forget ends a lease that nobody asked to be ended.
@@ -38,14 +38,14 @@ func (d *daemon) forget(l *lease) {
 	}
 }
 
-// keep extends a lease's holdings as long as it lives.
-func (d *daemon) keep(l *lease) {
+// extendAll extends a lease's holdings as long as it lives.
+func (d *daemon) extendAll(l *lease) {
 	for i := range l.families {
-		go d.keepOne(l, i)
+		go d.extendFamily(l, i)
 	}
 }
 
-func (d *daemon) keepOne(l *lease, i int) {
+func (d *daemon) extendFamily(l *lease, i int) {
 	for tried := fresh; ; {
 		h := l.get()[i]
 		if h.lost != nil || !sleepUntil(l.life, uptime()+h.pause(uptime(), tried)) {
@@ -137,7 +137,7 @@ func (l *lease) askAnew(f family, h *holding) (*holding, error) {
 		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	if next.address != h.address {
-		_ = f.release(l.place, next)
+		_ = f.release(l.location, next)
 		return nil, fmt.Errorf("%w: it offers %s instead", errRefused, next.address)
 	}
 	return next, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
-// world is what is probed.
-type world struct {
+// subject is what is probed.
+type subject struct {
 	node network.Node
 	list *libcni.NetworkConfigList
 	a, b *Container
@@ -23,7 +23,7 @@ type world struct {
 }
 
 // way is where the packets of a test are seen until they have reached whom they are for, as far as that is on this node.
-func (w *world) way(t *Test) []place {
+func (w *subject) way(t *Test) []point {
 	f := familyOf(t.target.Addr())
 	switch {
 	case t.from == nil:
@@ -31,7 +31,7 @@ func (w *world) way(t *Test) []place {
 	case t.reached != nil && t.target.Addr() == t.reached.address(f) && direct(t.from, t.reached, f):
 		way, end := t.from.leave(f), t.reached.enter(f)
 		if t.from.hostEnd() == nil {
-			return []place{way[0], end[len(end)-1]}
+			return []point{way[0], end[len(end)-1]}
 		}
 		return append(way[:2:2], end[len(end)-2:]...)
 	case t.reached != nil:
@@ -61,7 +61,7 @@ func direct(from, to *Container, f family) (is bool) {
 }
 
 // secludedFromHost says why the kernel lets no packets pass between the host and the containers, or "".
-func (w *world) secludedFromHost() string {
+func (w *subject) secludedFromHost() string {
 	if w.a.master() != nil && w.a.link.Type() != link.KindVLAN {
 		return fmt.Sprintf("not expected to work: the kernel lets no packets pass between %s links and their own host", w.a.link.Type())
 	}
@@ -69,7 +69,7 @@ func (w *world) secludedFromHost() string {
 }
 
 // secluded says why a and b are not meant to reach each other, or "".
-func (w *world) secluded() string {
+func (w *subject) secluded() string {
 	if w.isOn("portIsolation") {
 		return `not expected to work: the network has "portIsolation"`
 	}
@@ -80,7 +80,7 @@ func (w *world) secluded() string {
 }
 
 // noHairpin reports whether b can't reach itself by way of its bridge, and is not meant to.
-func (w *world) noHairpin() bool {
+func (w *subject) noHairpin() bool {
 	return w.b.bridge() != nil && !w.b.hairpin() && !w.isOn("hairpinMode")
 }
 
@@ -91,4 +91,4 @@ func (c *Container) hairpin() bool {
 }
 
 // isOn reports whether a key of one of the network's plugins is true.
-func (w *world) isOn(key string) bool { return netconf.Of(w.list, "", known.Plugins.Find).IsOn(key) }
+func (w *subject) isOn(key string) bool { return netconf.Of(w.list, "", known.Plugins.Find).IsOn(key) }

@@ -13,11 +13,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// kept is a file with the configuration that the delegate was called with, from ADD to DEL.
+// savedConfig is a file with the configuration that the delegate was called with, from ADD to DEL.
 //
 // The reference plugin has one for each container, with the container's id for a name. Here the first attachment of a container has that
 // name, so that the reference's DEL finds it, and others have a name with all of their key.
-type kept struct {
+type savedConfig struct {
 	path    string // "" if there is no file
 	network string
 	ifName  string       // "" if the reference wrote it
@@ -37,7 +37,7 @@ func paths(r *plugin.Request) (own, containers string) {
 }
 
 // find returns the attachment's file. A file that does not say whose it is may be the attachment's.
-func find(r *plugin.Request) (k kept, err error) {
+func find(r *plugin.Request) (k savedConfig, err error) {
 	own, containers := paths(r)
 	for _, path := range []string{own, containers} {
 		k, err = read(path)
@@ -46,15 +46,15 @@ func find(r *plugin.Request) (k kept, err error) {
 			return k, err
 		}
 	}
-	return kept{}, nil
+	return savedConfig{}, nil
 }
 
-func read(path string) (kept, error) {
+func read(path string) (savedConfig, error) {
 	text, err := state.Read(path)
 	if state.IsMissing(err) {
-		return kept{}, nil
+		return savedConfig{}, nil
 	}
-	k := kept{path: path}
+	k := savedConfig{path: path}
 	if o, wrong := conf.Parse(text); wrong == nil && typeOf(o.Lenient(), "") != "" {
 		o.Lenient().String("name", &k.network)
 		o.Lenient().String(ifNameKey, &k.ifName)
@@ -64,7 +64,7 @@ func read(path string) (kept, error) {
 }
 
 // ofDelegate is the function of that name with what was kept, or if that is lost with what the configuration says now.
-func (k kept) ofDelegate(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
+func (k savedConfig) ofDelegate(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
 	if k.config == nil {
 		return wanted(r)
 	}
@@ -124,7 +124,7 @@ func (dir files) Held(_ context.Context, _ string) (list []plugin.Held, err erro
 func (dir files) Release(_ context.Context, list []plugin.Held) error {
 	var errs []error
 	for _, h := range list {
-		listed := h.Own.(kept)
+		listed := h.Own.(savedConfig)
 		k, err := read(listed.path)
 		if err == nil && k.network == listed.network && k.ifName == listed.ifName {
 			err = state.Remove(k.path)

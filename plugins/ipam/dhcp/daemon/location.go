@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -15,8 +16,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// place is where a container's link is. The namespace is not kept open, so that it ends when the container does.
-type place struct {
+// location is where a container's link is. The namespace is not kept open, so that it ends when the container does.
+type location struct {
 	path    string
 	inode   uint64 // of the namespace
 	index   int    // of the link
@@ -33,9 +34,9 @@ type entry func(do func(l netlink.Link) error) error
 // errGone says that the link is not there any more.
 var errGone = errors.New("the container's interface is gone")
 
-// findPlace looks for a container's link.
-func findPlace(path, ifName string) (*place, error) {
-	p := &place{path: path}
+// findLocation looks for a container's link.
+func findLocation(path, ifName string) (*location, error) {
+	p := &location{path: path}
 	n, err := p.open()
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func findPlace(path, ifName string) (*place, error) {
 	defer n.Close()
 	own, err := netns.IsOwn(n)
 	if own {
-		err = plugin.Errorf("give the container a namespace of its own", "%s is the daemon's own network namespace", path)
+		err = plugin.CodeErrorf(types.ErrInvalidNetNS, "give the container a namespace of its own", "%s is the daemon's own network namespace", path)
 	}
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func findPlace(path, ifName string) (*place, error) {
 	return p, n.Do(func(host ns.NetNS) error {
 		l, err := netlink.LinkByName(ifName)
 		if err != nil {
-			return plugin.Errorf("call dhcp through a plugin that makes the interface first, such as bridge or macvlan",
+			return plugin.ConfigError("call dhcp through a plugin that makes the interface first, such as bridge or macvlan",
 				"no interface %s in %s: %w", ifName, path, err)
 		}
 		p.index, p.mac, p.mtu, p.kind = l.Attrs().Index, l.Attrs().HardwareAddr, l.Attrs().MTU, l.Type()
@@ -61,7 +62,7 @@ func findPlace(path, ifName string) (*place, error) {
 }
 
 // open opens the namespace, and notes which one that is if it is not known yet.
-func (p *place) open() (ns.NetNS, error) {
+func (p *location) open() (ns.NetNS, error) {
 	n, err := netns.Open(p.path)
 	if err != nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (p *place) open() (ns.NetNS, error) {
 }
 
 // enter is the entry to the container's link.
-func (p *place) enter(do func(l netlink.Link) error) error {
+func (p *location) enter(do func(l netlink.Link) error) error {
 	n, err := p.open()
 	if errors.Is(err, netns.ErrNotExist) {
 		return fmt.Errorf("%w: %w", errGone, err)
@@ -103,7 +104,7 @@ func (p *place) enter(do func(l netlink.Link) error) error {
 }
 
 // outside is the entry to the host's link.
-func (p *place) outside(do func(l netlink.Link) error) error {
+func (p *location) outside(do func(l netlink.Link) error) error {
 	if p.segment == "" {
 		return errors.New("no link of the host is known to lead to its segment")
 	}
@@ -116,7 +117,7 @@ func (p *place) outside(do func(l netlink.Link) error) error {
 
 // findSegment looks for the host's links that lead to the same segment as a container's: the master of a macvlan or an ipvlan, the other end
 // of a veth and its bridge. The calling thread is in the container's namespace.
-func (p *place) findSegment(l netlink.Link, host ns.NetNS) {
+func (p *location) findSegment(l netlink.Link, host ns.NetNS) {
 	id, err := netlink.GetNetNsIdByFd(int(host.Fd()))
 	if err != nil || id < 0 || l.Attrs().NetNsID != id {
 		return
@@ -136,7 +137,7 @@ func (p *place) findSegment(l netlink.Link, host ns.NetNS) {
 
 // setUp sets the container's link up, and waits until packets pass it and its other end. One that does not let them is tried all the
 // same.
-func (p *place) setUp() error {
+func (p *location) setUp() error {
 	err := p.enter(func(l netlink.Link) error {
 		if l.Attrs().RawFlags&unix.IFF_UP == 0 {
 			if err := link.WhenFree(unix.EADDRINUSE, func() error { return netlink.LinkSetUp(l) }); err != nil {
@@ -153,9 +154,11 @@ func (p *place) setUp() error {
 }
 
 // isSame reports whether two places are the same.
-func (p *place) isSame(other *place) bool { return p.inode == other.inode && p.index == other.index }
+func (p *location) isSame(other *location) bool {
+	return p.inode == other.inode && p.index == other.index
+}
 
-func (p *place) document() *conf.Object {
+func (p *location) document() *conf.Object {
 	o := conf.New()
 	o.Set("inode", int(p.inode))
 	o.Set("index", p.index)
@@ -165,8 +168,8 @@ func (p *place) document() *conf.Object {
 	return o
 }
 
-func parsePlace(path string, o *conf.Object) (*place, error) {
-	p, inode, mac := &place{path: path}, 0, ""
+func parseLocation(path string, o *conf.Object) (*location, error) {
+	p, inode, mac := &location{path: path}, 0, ""
 	o.Int("inode", &inode)
 	o.Int("index", &p.index)
 	o.String("mac", &mac)

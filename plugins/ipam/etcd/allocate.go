@@ -30,9 +30,9 @@ const parts = 200
 // readable is of how many addresses of a pool it is read which are taken.
 const readable = 1024
 
-// take takes one address of each pool, all or none. The caller has made sure that the attachment has none.
-func (p *pool) take(ctx context.Context, o owner, pools []ranges.Pool, lease clientv3.LeaseID) ([]netip.Addr, error) {
-	t := transaction{compare: []clientv3.Cmp{isAbsent(p.space.held(o)).WithPrefix(), isAbsent(p.space.ended(o, p.now))}}
+// allocate takes one address of each pool, all or none. The caller has made sure that the attachment has none.
+func (p *pool) allocate(ctx context.Context, o owner, pools []ranges.Pool, lease clientv3.LeaseID) ([]netip.Addr, error) {
+	t := transaction{compare: []clientv3.Cmp{isAbsent(p.space.attachment(o)).WithPrefix(), isAbsent(p.space.ended(o, p.now))}}
 	var asked [][]netip.Addr
 	for _, each := range pools {
 		asked = append(asked, candidates(each, min(tries, (operations-max(len(pools), 5)-2)/2)))
@@ -59,10 +59,10 @@ func (p *pool) take(ctx context.Context, o owner, pools []ranges.Pool, lease cli
 }
 
 // adopt returns what etcd has of an attachment: the answer to an earlier attempt was lost.
-func (p *pool) adopt(held *pb.RangeResponse, o owner, pools []ranges.Pool) (list []netip.Addr, err error) {
+func (p *pool) adopt(found *pb.RangeResponse, o owner, pools []ranges.Pool) (list []netip.Addr, err error) {
 	for _, each := range pools {
 		var of []netip.Addr
-		for _, kv := range held.Kvs {
+		for _, kv := range found.Kvs {
 			if _, a, ok := p.space.parseHeld(o.Host, string(kv.Key)); ok && each.Contains(a) && (!each.Want.IsValid() || a == each.Want) {
 				of = append(of, a)
 			}

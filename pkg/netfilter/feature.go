@@ -14,8 +14,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// Thing is something that attachments hold, by what it is in each backend, with what one of them is to have of it.
-type Thing struct {
+// Feature is something that attachments hold, by what it is in each backend, with what one of them is to have of it.
+type Feature struct {
 	does      string // in a sentence
 	elements  nft.Wants
 	kind      iptables.Kind // "" for what nftables alone can do
@@ -30,8 +30,8 @@ type Thing struct {
 
 // Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
 // multicast. It takes over an address that another attachment held before.
-func Masquerade(addrs []netip.Prefix) Thing {
-	return Thing{
+func Masquerade(addrs []netip.Prefix) Feature {
+	return Feature{
 		does: "masquerades", elements: nft.ToMasquerade(addrs), addrs: addrs,
 		kind: iptables.Masquerading, rules: func(key plugin.Key) iptables.Rules { return iptables.MasqueradeRules(key, addrs) },
 		leftovers: func(r *plugin.Request) leftover { return reference.MasqueradeRules{Request: r} },
@@ -41,8 +41,8 @@ func Masquerade(addrs []netip.Prefix) Thing {
 // PortMaps publishes ports of containers on the host. Add fails if another attachment has one of them, with an error that names it, or takes
 // the port over if that one is gone. It also cuts connections without a connection's end, such as UDP's, that were made before and would go
 // on to lead elsewhere. Del cuts those to the container; a repair lets them be.
-func PortMaps(ports spec.PortNeeds) Thing {
-	t := Thing{
+func PortMaps(ports spec.PortNeeds) Feature {
+	t := Feature{
 		does: "publishes ports", elements: nft.ToPublish(ports), ports: ports,
 		kind: iptables.PortMapping, rules: func(key plugin.Key) iptables.Rules { return iptables.PortMapRules(key, ports) },
 		leftovers: func(r *plugin.Request) leftover { return reference.PortRules{Request: r} },
@@ -54,15 +54,15 @@ func PortMaps(ports spec.PortNeeds) Thing {
 }
 
 // SpoofCheck has packets dropped that the host's end of the attachment's veth gets from any other MAC address.
-func SpoofCheck(hostEnd string, mac [6]byte) Thing {
-	return Thing{
+func SpoofCheck(hostEnd string, mac [6]byte) Feature {
+	return Feature{
 		elements:  nft.ToCheckSpoofing(hostEnd, mac),
 		leftovers: func(r *plugin.Request) leftover { return reference.SpoofChains{Request: r} },
 	}
 }
 
 // tables are those of nf_tables in which there can be something to remove.
-func (t Thing) tables() []nftables.Table {
+func (t Feature) tables() []nftables.Table {
 	list := []nftables.Table{t.elements.Table}
 	if t.kind != "" {
 		list = append(list, t.kind.Tables()...)
@@ -73,7 +73,7 @@ func (t Thing) tables() []nftables.Table {
 	return list
 }
 
-func (t Thing) stores(r *plugin.Request) []plugin.Store {
+func (t Feature) stores(r *plugin.Request) []plugin.Store {
 	list := []plugin.Store{t.elements.Purpose}
 	if t.elements.Table == nft.Publishing.Table {
 		list = append(list, nft.Unused{})
