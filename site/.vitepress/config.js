@@ -4,6 +4,7 @@ import { defineConfig } from 'vitepress'
 import { copyLinked, links } from './links.js'
 import { menu, sidebar } from './pages.js'
 import { anchor, braces, pictures, tables } from './markdown.js'
+import { search } from './search.js'
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url))
 const docs = path('../../docs')
@@ -53,13 +54,6 @@ export default defineConfig({
     outline: [2, 3],
     externalLinkIcon: true,
     docFooter: { prev: 'Before', next: 'Next' },
-    search: {
-      provider: 'local',
-      options: {
-        // One row for each promise: there are thousands, and they would be all that is found.
-        _render: (text, env, md) => env.relativePath.startsWith('project/conformance/') ? '' : md.render(text, env),
-        miniSearch: { searchOptions: { combineWith: 'AND', fuzzy: 0.1, prefix: true, boost: { title: 4, titles: 2, text: 1 } } },
-      },
-    },
+    search,
   },
 })
