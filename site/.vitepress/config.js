@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
 import { copyLinked, links } from './links.js'
-import { menu, sidebar } from './pages.js'
+import { fragments, menu, sidebar, version } from './pages.js'
 import { anchor, braces, pictures, tables } from './markdown.js'
 import { search } from './search.js'
 
@@ -24,8 +24,7 @@ export default defineConfig({
   lang: 'en',
   base: process.env.SITE_BASE ?? '/',
   srcDir: docs,
-  // A fragment that another page includes.
-  srcExclude: ['project/benchmarks/notes.md'],
+  srcExclude: fragments,
   outDir: path('../../bin/site'),
   cacheDir: path('../../bin/site-cache'),
   // A folder's first page is README.md where a code host shows it.
@@ -51,6 +50,7 @@ export default defineConfig({
     logo: '/icon.svg',
     nav: menu(docs),
     sidebar: sidebar(docs),
+    version: version(path('../..')),
     outline: [2, 3],
     externalLinkIcon: true,
     docFooter: { prev: 'Before', next: 'Next' },

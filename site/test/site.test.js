@@ -100,6 +100,35 @@ for (const [words, found] of [['portmap', 'plugins/portmap.html'], ['apt install
     await page.context().close()
   })
 
+test('the menu has what somebody looks for who decides, and the list of pages shows the version', async () => {
+  const page = await open('start/first-container.html')
+  const menu = await page.locator('.VPNavBarMenu a').allInnerTexts()
+  for (const name of ['Install', 'Plugins', 'Recipes', 'Operate', 'Moving', 'Benchmarks', 'Security', 'Releases']) assert.ok(menu.includes(name), `${name} is not in ${menu}`)
+  const bar = await page.evaluate(() => {
+    const [menu, search] = ['.VPNavBarMenu', '.VPNavBarSearch'].map((name) => document.querySelector(name).getBoundingClientRect())
+    return { room: menu.left - search.left, wide: document.documentElement.scrollWidth - innerWidth }
+  })
+  assert.ok(bar.room > 0 && bar.wide <= 0, JSON.stringify(bar))
+  assert.match(await page.locator('.VPSidebar .version').innerText(), /^Version \d+\.\d+\.\d+/)
+  await page.locator('.VPNavBarMenu a', { hasText: 'Benchmarks' }).click()
+  await page.locator('main h1', { hasText: 'Benchmarks' }).waitFor()
+  await page.context().close()
+})
+
+test('the list of pages scrolls to the page that is read', async () => {
+  const page = await open('project/releases.html')
+  const seen = () => page.waitForFunction(() => {
+    const [list, line] = ['.VPSidebar', '.VPSidebar .is-active.is-link > .item'].map((name) => document.querySelector(name)?.getBoundingClientRect())
+    return line && line.top >= list.top && line.bottom <= list.bottom
+  })
+  await seen()
+  await page.locator('.VPNavBarMenu a', { hasText: 'Start' }).click()
+  await page.locator('main h1', { hasText: 'Your first container' }).waitFor()
+  await seen()
+  assert.deepEqual(page.wrong, [])
+  await page.context().close()
+})
+
 test('dark and light: what the reader chooses stays', async () => {
   const page = await open('index.html')
   const dark = () => page.evaluate(() => document.documentElement.classList.contains('dark'))
