@@ -17,7 +17,7 @@ const patience = 180_000
 
 const pages = fs.readdirSync(site, { recursive: true }).map(String).filter((name) => name.endsWith('.html') && name !== '404.html')
 // One page of each kind: home, guide, plugin, recipe, reference, report.
-const kinds = ['index.html', 'start/first-container.html', 'plugins/portmap.html', 'recipes/published-port.html', 'operate/cnictl.html', 'project/benchmarks/index.html']
+const kinds = ['index.html', 'start/first-container.html', 'plugins/portmap.html', 'recipes/published-port.html', 'operate/cnictl/show.html', 'project/benchmarks/index.html']
 
 let server, browser
 before(async () => {
