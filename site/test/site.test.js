@@ -129,6 +129,33 @@ test('the list of pages scrolls to the page that is read', async () => {
   await page.context().close()
 })
 
+test('a long table is filtered by words and by what fails; without scripts it is whole', async () => {
+  const page = await open('project/conformance/bridge.html')
+  const shown = () => page.locator('main tbody tr:visible').count()
+  const all = await shown()
+  assert.ok(all > 100, `${all} rows`)
+  await page.getByLabel('only rows with FAIL').check()
+  const failing = await shown()
+  assert.ok(failing > 0 && failing < all, `${failing} of ${all} rows fail`)
+  assert.equal(await page.locator('main tbody tr:visible', { hasNotText: 'FAIL' }).count(), 0)
+  await page.getByLabel('Show only rows with these words').fill('VLAN trunk')
+  const some = await shown()
+  assert.ok(some > 0 && some < failing, `${some} rows have the words`)
+  assert.equal(await page.locator('main .filter .count').innerText(), `${some} of ${all} rows`)
+  await page.locator('.VPSidebar a', { hasText: 'portmap' }).last().click()
+  await page.locator('main h1', { hasText: 'portmap' }).waitFor()
+  await page.locator('main .filter').waitFor()
+  assert.deepEqual(page.wrong, [])
+  await page.context().close()
+
+  const plain = await browser.newContext({ javaScriptEnabled: false })
+  const still = await plain.newPage()
+  await still.goto(`${server.address}/project/conformance/bridge.html`, { timeout: patience })
+  assert.equal(await still.locator('main tbody tr').count(), all)
+  assert.equal(await still.locator('main .filter').count(), 0)
+  await plain.close()
+})
+
 test('dark and light: what the reader chooses stays', async () => {
   const page = await open('index.html')
   const dark = () => page.evaluate(() => document.documentElement.classList.contains('dark'))

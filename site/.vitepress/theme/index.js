@@ -1,8 +1,9 @@
 import '@fontsource-variable/atkinson-hyperlegible-next/wght.css'
 import '@fontsource-variable/atkinson-hyperlegible-mono/wght.css'
-import { useData, useRoute } from 'vitepress'
+import { onContentUpdated, useData } from 'vitepress'
 import Theme from 'vitepress/theme-without-fonts'
-import { h, nextTick, onMounted, watch } from 'vue'
+import { h, nextTick } from 'vue'
+import { addFilters } from './filter.js'
 import './style.css'
 
 // Version says which version the manual is of, above the list of pages.
@@ -23,10 +24,10 @@ export default {
   extends: Theme,
   Layout: {
     setup() {
-      const route = useRoute()
-      const show = () => nextTick(() => requestAnimationFrame(showPlace)) // the list marks the page when it has been drawn
-      onMounted(show)
-      watch(() => route.path, show, { flush: 'post' })
+      onContentUpdated(() => {
+        addFilters()
+        nextTick(() => requestAnimationFrame(showPlace)) // the list marks the page when it has been drawn
+      })
       return () => h(Theme.Layout, null, { 'sidebar-nav-before': () => h(Version) })
     },
   },
