@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
 import { copyLinked, links } from './links.js'
 import { fragments, menu, sidebar, version } from './pages.js'
-import { anchor, braces, pictures, tables } from './markdown.js'
+import { anchor, braces, pictures, tables, tabs } from './markdown.js'
 import { search } from './search.js'
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url))
@@ -33,7 +33,7 @@ export default defineConfig({
   markdown: {
     anchor: { slugify: anchor },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
-    config: (md) => md.use(links, docs).use(tables).use(pictures).use(braces),
+    config: (md) => md.use(links, docs).use(tabs).use(tables).use(pictures).use(braces),
   },
   transformPageData(page) {
     // The home page is plain Markdown too: how it looks is in the theme.

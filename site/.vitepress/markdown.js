@@ -3,9 +3,16 @@ export function anchor(heading) {
   return heading.trim().toLowerCase().replace(/[^\p{L}\p{M}\p{N}\p{Pc}\- ]/gu, '').replaceAll(' ', '-')
 }
 
+// tabs makes tabs of blocks of code that stand one below the other between two comments, each below its name in bold: a code host shows them so.
+export function tabs(md) {
+  md.core.ruler.before('normalize', 'tabs', (state) => {
+    state.src = state.src.replace(/<!-- tabs -->\n(.*?)<!-- end of tabs -->/gs, (_, blocks) => `::: code-group\n${blocks.replace(/\*\*(.+?)\*\*\n\n```(\w+)\n/g, '```$2 [$1]\n')}:::`)
+  })
+}
+
 // tables puts each table into a box of its own that scrolls, so that no page is wider than a phone. Who has no mouse scrolls
-// it with the arrow keys, which takes a tabindex. On a phone the cells of a table with sentences in it are below each other: each has the
-// title of its column with it, and roles, since a table that is drawn otherwise is none for a screen reader.
+// it with the arrow keys, which takes a tabindex. On a phone the cells of a table with sentences in it are below each other: each of more than
+// two has the title of its column with it, and roles, since a table that is drawn otherwise is none for a screen reader.
 export function tables(md) {
   md.core.ruler.push('tables', ({ tokens }) => {
     tokens.forEach((token, i) => { if (token.type === 'table_open') mark(tokens.slice(i, tokens.findIndex((end, j) => j > i && end.type === 'table_close'))) })
@@ -25,7 +32,7 @@ function mark(table) {
     if (roles[token.type]) token.attrSet('role', roles[token.type])
     if (token.type === 'tr_open') column = 0
     if (token.type !== 'td_open') continue
-    if (titles[column]) token.attrSet('data-title', titles[column])
+    if (titles[column] && titles.length > 2) token.attrSet('data-title', titles[column])
     column++
   }
 }

@@ -94,8 +94,7 @@ for (const [words, found] of [['portmap', 'plugins/portmap.html'], ['apt install
     await page.locator('#localsearch-input').fill(words)
     await page.locator('#localsearch-list .result mark').first().waitFor()
     await page.locator(`#localsearch-list a[href*="${found}"]`).first().click()
-    await page.locator('main h1', { hasNotText: 'cnibox' }).waitFor()
-    assert.ok(page.url().includes(found), page.url())
+    await page.waitForURL((url) => url.href.includes(found))
     assert.deepEqual(page.wrong, [])
     await page.context().close()
   })
@@ -167,13 +166,25 @@ test('dark and light: what the reader chooses stays', async () => {
   await page.context().close()
 })
 
+test('the first page says in tabs how to install', async () => {
+  const page = await open('index.html')
+  const shown = () => page.locator('main .vp-code-group .blocks > div:visible').allInnerTexts()
+  for (const [name, command] of [['Debian, Ubuntu', 'apt install'], ['Kubernetes', 'kubectl apply'], ['Archive', 'tar -C /opt/cni/bin']]) {
+    await page.locator('main .vp-code-group label', { hasText: name }).click()
+    const blocks = await shown()
+    assert.equal(blocks.length, 1)
+    assert.ok(blocks[0].includes(command), blocks[0])
+  }
+  await page.context().close()
+})
+
 test('code is copied by its button', async () => {
   const page = await open('index.html')
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
   await page.locator('main div[class*=language-]').first().hover()
   await page.locator('main button.copy').first().click()
   await page.locator('main button.copy.copied').waitFor()
-  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^make demo/)
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^apt install/)
   await page.context().close()
 })
 

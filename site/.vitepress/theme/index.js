@@ -12,6 +12,12 @@ const Version = () => {
   return h('p', { class: 'version' }, ['Version ', h('a', { href: site.value.base + 'project/releases.html' }, theme.value.version)])
 }
 
+// First says it beside the name on the first page, which has no list.
+const First = () => {
+  const { page, theme } = useData()
+  return page.value.relativePath === 'index.md' ? h('span', { class: 'version' }, theme.value.version.split(',')[0]) : undefined
+}
+
 // showPlace scrolls the list of pages to the page that is read, when that is out of sight.
 function showPlace() {
   const [list, page] = [document.querySelector('.VPSidebar'), document.querySelector('.VPSidebar .is-active.is-link > .item')]
@@ -28,7 +34,7 @@ export default {
         addFilters()
         nextTick(() => requestAnimationFrame(showPlace)) // the list marks the page when it has been drawn
       })
-      return () => h(Theme.Layout, null, { 'sidebar-nav-before': () => h(Version) })
+      return () => h(Theme.Layout, null, { 'sidebar-nav-before': () => h(Version), 'nav-bar-title-after': () => h(First) })
     },
   },
 }
