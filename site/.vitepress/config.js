@@ -38,6 +38,8 @@ export default defineConfig({
   transformPageData(page) {
     // The home page is plain Markdown too: how it looks is in the theme.
     if (page.relativePath === 'index.md') Object.assign(page.frontmatter, { pageClass: 'home', sidebar: false, aside: false, prev: false, next: false })
+    // One wide table, and no headings that a list beside it would have.
+    if (page.relativePath.startsWith('project/conformance/')) page.frontmatter.aside = false
   },
   buildEnd: (site) => copyLinked(docs, site.outDir),
   vite: {
