@@ -18,7 +18,7 @@ import (
 )
 
 const help = `Every CNI plugin a Linux node needs, in one binary. Container runtimes call it
-by the names of its plugins, through links in /opt/cni/bin that "cnictl install"
+by the names of its plugins, through files in /opt/cni/bin that "cnictl install"
 makes; "cnibox PLUGIN" does the same. A name may have a prefix that ends in "-".`
 
 func main() {

@@ -52,9 +52,6 @@ type entry struct {
 	link    string // where a symbolic link leads; "" is a file
 }
 
-// whole is the plugin that is a copy of cnibox wherever the others are stubs, which run it where cnibox is not.
-var whole = layout.Programs[1]
-
 // pluginFiles are cnibox and each plugin's file as `cnictl install` makes them, of cnibox itself. cnibox comes first, so that no stub is alone.
 func pluginFiles(r Release, arch string, copies bool) ([]entry, error) {
 	dir := filepath.Join(r.Tree, "linux-"+arch)
@@ -68,7 +65,7 @@ func pluginFiles(r Release, arch string, copies bool) ([]entry, error) {
 	list := []entry{{name: "cnibox", mode: 0o755, content: cnibox}}
 	for _, name := range slices.Sorted(slices.Values(plugins.All.Names())) {
 		content := stubs
-		if copies || name == whole {
+		if copies || name == layout.WholePlugin {
 			content = copied
 		}
 		list = append(list, entry{name: name, mode: 0o755, content: content})

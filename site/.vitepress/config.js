@@ -2,8 +2,9 @@
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
 import { copyLinked, links } from './links.js'
-import { menu, sidebar } from './pages.js'
-import { anchor, braces, pictures, tables } from './markdown.js'
+import { fragments, menu, sidebar, version } from './pages.js'
+import { anchor, braces, pictures, tables, tabs } from './markdown.js'
+import { search } from './search.js'
 
 const path = (relative) => fileURLToPath(new URL(relative, import.meta.url))
 const docs = path('../../docs')
@@ -23,8 +24,7 @@ export default defineConfig({
   lang: 'en',
   base: process.env.SITE_BASE ?? '/',
   srcDir: docs,
-  // A fragment that another page includes.
-  srcExclude: ['project/benchmarks/notes.md'],
+  srcExclude: fragments,
   outDir: path('../../bin/site'),
   cacheDir: path('../../bin/site-cache'),
   // A folder's first page is README.md where a code host shows it.
@@ -33,11 +33,13 @@ export default defineConfig({
   markdown: {
     anchor: { slugify: anchor },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
-    config: (md) => md.use(links, docs).use(tables).use(pictures).use(braces),
+    config: (md) => md.use(links, docs).use(tabs).use(tables).use(pictures).use(braces),
   },
   transformPageData(page) {
     // The home page is plain Markdown too: how it looks is in the theme.
     if (page.relativePath === 'index.md') Object.assign(page.frontmatter, { pageClass: 'home', sidebar: false, aside: false, prev: false, next: false })
+    // One wide table, and no headings that a list beside it would have.
+    if (page.relativePath.startsWith('project/conformance/')) page.frontmatter.aside = false
   },
   buildEnd: (site) => copyLinked(docs, site.outDir),
   vite: {
@@ -50,16 +52,10 @@ export default defineConfig({
     logo: '/icon.svg',
     nav: menu(docs),
     sidebar: sidebar(docs),
+    version: version(path('../..')),
     outline: [2, 3],
     externalLinkIcon: true,
     docFooter: { prev: 'Before', next: 'Next' },
-    search: {
-      provider: 'local',
-      options: {
-        // One row for each promise: there are thousands, and they would be all that is found.
-        _render: (text, env, md) => env.relativePath.startsWith('project/conformance/') ? '' : md.render(text, env),
-        miniSearch: { searchOptions: { combineWith: 'AND', fuzzy: 0.1, prefix: true, boost: { title: 4, titles: 2, text: 1 } } },
-      },
-    },
+    search,
   },
 })

@@ -13,36 +13,63 @@ const sections = [
   ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'dependencies']],
 ]
 
+// A fragment that another page includes.
+export const fragments = ['project/benchmarks/notes.md']
+
+// Pages of the project that the menu has beside its sections: those that somebody reads who decides.
+const decide = ['benchmarks', 'security', 'releases']
+
 export function sidebar(docs) {
-  return sections.map(([folder, text, order]) => ({
-    text,
-    items: pages(docs, folder, order).map(({ name, title, link }) => ({ text: name === 'index' ? 'Overview' : title, link })),
-  })).filter((section) => section.items.length > 0)
+  return sections.map(([folder, text, order]) => ({ text, items: pages(docs, folder, order) })).filter((section) => section.items.length > 0)
 }
 
 // menu has the sections that somebody new looks for.
 export function menu(docs) {
-  return sidebar(docs).slice(0, 5).map(({ text, items }) => ({ text, link: items[0].link, activeMatch: `^${path.dirname(items[0].link)}/` }))
+  const all = sidebar(docs)
+  const projects = all.at(-1).items.filter(({ link }) => decide.some((name) => link.replace(/\/$/, '') === `/project/${name}`))
+  return [
+    ...all.slice(0, -1).map(({ text, items }) => ({ text, link: items[0].link, activeMatch: `^${path.posix.dirname(items[0].link + 'x')}/` })),
+    ...projects.map(({ text, link }) => ({ text, link, activeMatch: `^${link}` })).sort((a, b) => decide.indexOf(a.text.toLowerCase()) - decide.indexOf(b.text.toLowerCase())),
+  ]
+}
+
+// version is what the programs call themselves, and whether that is out yet.
+export function version(root) {
+  const [, number] = fs.readFileSync(path.join(root, 'pkg/process/box/box.go'), 'utf8').match(/const Version = "(.+)"/)
+  return fs.readFileSync(path.join(root, 'CHANGELOG.md'), 'utf8').includes(`## [${number}]`) ? number : `${number}, not released yet`
 }
 
 function pages(docs, folder, order) {
-  if (!fs.existsSync(path.join(docs, folder))) return []
-  const rank = (page) => page.name === 'index' ? -1 : order.includes(page.name) ? order.indexOf(page.name) : order.length
-  return fs.readdirSync(path.join(docs, folder), { withFileTypes: true })
-    .map((entry) => page(docs, folder, entry))
+  const directory = path.join(docs, folder)
+  if (!fs.existsSync(directory)) return []
+  const rank = ({ name }) => name === 'index' ? -1 : order.includes(name) ? order.indexOf(name) : order.length
+  return fs.readdirSync(directory, { withFileTypes: true })
+    .map((entry) => entry.isDirectory() ? book(docs, folder, entry.name) : page(docs, folder, entry.name))
     .filter(Boolean)
-    .sort((a, b) => rank(a) - rank(b) || a.title.localeCompare(b.title))
+    .sort((a, b) => rank(a) - rank(b) || a.text.localeCompare(b.text))
 }
 
-// page is a file, or the README.md of a folder.
-function page(docs, folder, entry) {
-  let [file, name, link] = [entry.name, entry.name.replace(/\.md$/, ''), `/${folder}/${entry.name.replace(/\.md$/, '')}`]
-  if (name === 'README' || name === 'index') [name, link] = ['index', `/${folder}/`]
-  if (entry.isDirectory()) [file, link] = [path.join(entry.name, 'README.md'), `/${folder}/${entry.name}/`]
-  const full = path.join(docs, folder, file)
-  if (!file.endsWith('.md') || !fs.existsSync(full)) return undefined
-  return { name, link, title: title(full) }
+function page(docs, folder, file) {
+  const name = file.replace(/\.md$/, '')
+  // A folder's first page is README.md where a code host shows it. The pages of a folder that has none are below the page of its name.
+  if (name === file || fragments.includes(`${folder}/${file}`) || (isFirst(name) && folder.includes('/'))) return undefined
+  if (isFirst(name)) return { name: 'index', link: `/${folder}/`, text: 'Overview' }
+  return { name, link: `/${folder}/${name}`, text: title(path.join(docs, folder, file)), ...below(docs, `${folder}/${name}`) }
 }
+
+// book is a folder with a first page: its others are below that.
+function book(docs, folder, name) {
+  const first = ['index.md', 'README.md'].map((file) => path.join(docs, folder, name, file)).find((file) => fs.existsSync(file))
+  return first && { name, link: `/${folder}/${name}/`, text: title(first), ...below(docs, `${folder}/${name}`) }
+}
+
+// below has the pages of a folder inside of a section, without the word that each of their titles begins with.
+function below(docs, folder) {
+  const items = pages(docs, folder, []).map((item) => ({ ...item, text: item.text.replace(new RegExp(`^${path.basename(folder)}:? `, 'i'), '') }))
+  return items.length > 0 ? { collapsed: true, items } : {}
+}
+
+const isFirst = (name) => name === 'index' || name === 'README'
 
 function title(file) {
   const heading = fs.readFileSync(file, 'utf8').match(/^# (.+)$/m)

@@ -15,12 +15,23 @@ import (
 )
 
 // TestExamples runs what the guides show: each line behind a "$ " in a block marked console, section by section, on a node with the network
-// demo, a container web with a published port, and one that is gone. `# 1` behind a command is the exit code that it has. The agent's guide has
-// an agent that runs.
+// demo, a container web with a published port, and one that is gone. A page of a command of cnictl is one section. `# 1` behind a command is the
+// exit code that it has. The agent's guide has an agent that runs.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, guide := range []string{"cnictl", "agent", "troubleshooting"} {
-		for title, commands := range examplesOf(t, "../../docs/operate/"+guide+".md") {
+	guides := map[string]map[string][]string{}
+	for _, guide := range []string{"agent", "troubleshooting"} {
+		guides[guide] = examplesOf(t, "../../docs/operate/"+guide+".md", "\n## ")
+	}
+	pages, err := filepath.Glob("../../docs/operate/cnictl/*.md")
+	if err != nil || len(pages) < 15 {
+		t.Fatalf("cnictl has %d pages: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		guides["cnictl/"+strings.TrimSuffix(filepath.Base(page), ".md")] = examplesOf(t, page, "# cnictl ")
+	}
+	for guide, sections := range guides {
+		for title, commands := range sections {
 			t.Run(guide+"/"+title, func(t *testing.T) {
 				t.Parallel()
 				o := newOperator(t)
@@ -38,8 +49,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// examplesOf returns the commands that a page shows, by section.
-func examplesOf(t *testing.T, page string) map[string][]string {
+// examplesOf returns the commands that a page shows, by section; mark is what sections begin with.
+func examplesOf(t *testing.T, page, mark string) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -47,7 +58,7 @@ func examplesOf(t *testing.T, page string) map[string][]string {
 	}
 	block := regexp.MustCompile("(?s)```console\n(.*?)```")
 	sections := map[string][]string{}
-	for _, section := range strings.Split(string(text), "\n## ") {
+	for _, section := range strings.Split(string(text), mark) {
 		title, _, _ := strings.Cut(section, "\n")
 		for _, m := range block.FindAllStringSubmatch(section, -1) {
 			for line := range strings.Lines(m[1]) {

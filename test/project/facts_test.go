@@ -16,6 +16,7 @@ import (
 
 // ownWords are files outside of plugins/ that may have the name of a plugin or a path of its, and why.
 var ownWords = map[string]string{
+	"pkg/process/layout/layout.go":                       "the plugin that is a whole copy of cnibox",
 	"cmd/cnictl/internal/cmd/bugreport/configuration.go": "a capability",
 	"cmd/cnictl/internal/cmd/bugreport/host.go":          "names of others' programs",
 	"cmd/cnictl/internal/cmd/explain/look.go":            "a group of a pattern",

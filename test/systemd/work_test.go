@@ -52,7 +52,7 @@ func TestWork(t *testing.T) {
 		t.Errorf("gc: error %v, report %s", err, text)
 	}
 	// As the guide has it.
-	guide, err := os.ReadFile("../../docs/operate/cnictl.md")
+	guide, err := os.ReadFile("../../docs/operate/cnictl/systemd.md")
 	if err != nil {
 		t.Fatal(err)
 	}

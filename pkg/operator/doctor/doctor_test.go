@@ -16,7 +16,7 @@ import (
 
 // TestCodes compares the codes of the checks with their table, and that with the manual's.
 func TestCodes(t *testing.T) {
-	pagetest.Codes(t, Codes(), "../../../docs/operate/cnictl.md", "doctor")
+	pagetest.Codes(t, Codes(), "../../../docs/operate/cnictl/doctor.md", "All findings")
 	var ofChecks []string
 	names := Codes().Names()
 	for _, c := range checks {

@@ -17,7 +17,7 @@ type Finding = finding.Finding
 // codes are the kinds that the checks have declared.
 var codes finding.Codes
 
-// Codes returns all kinds of findings, with those of repair, the worst first. docs/operate/cnictl.md has them as a table.
+// Codes returns all kinds of findings, with those of repair, the worst first. docs/operate/cnictl/doctor.md has them as a table.
 func Codes() finding.Codes { return slices.Concat(codes, repair.Codes()).Sorted() }
 
 // found makes a finding of what the checks look at: of a network, if it is about one. Commands name networks: one whose name CNI does not allow

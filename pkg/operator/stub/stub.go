@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/process/layout"
 )
 
-// What text.h knows by number: where things are in a stub, and in memory.
+// Offsets in a stub, and its address in memory. text.h has the same numbers.
 const (
 	base       = 0x400000
 	exe        = 0xC0

@@ -34,8 +34,11 @@ func KindOf(content []byte) Kind {
 	return Other
 }
 
+// WholePlugin is the plugin that is a whole copy wherever the others are stubs, which run it where cnibox is not.
+const WholePlugin = "host-local"
+
 // Programs are the names of the files that a stub runs, the first that is there.
-var Programs = []string{"cnibox", "host-local"}
+var Programs = []string{"cnibox", WholePlugin}
 
 // IsSelf reports whether a regular file is the binary of this process: by a link, also when another file has taken the binary's name since; as a stub
 // beside it; or as a copy.

@@ -57,6 +57,12 @@ func (r *Results) lines(scenario, metric string) (lines []line) {
 	return lines
 }
 
+// plotStyle has the colours of a light page, and of a dark one, on which lines are lighter.
+const plotStyle = `<style>
+.page{fill:#f3f6f7}.axis{fill:none;stroke:#566573}.grid{stroke:#d9e1e4}text{fill:#17242b}
+@media (prefers-color-scheme:dark){.page{fill:#162126}.axis{stroke:#9dadb3}.grid{stroke:#2b3a40}text{fill:#e6eef0}polyline,circle,.key{filter:brightness(1.6)}}
+</style>`
+
 // The area of the lines in the picture, in pixels: what is around it is for titles and numbers.
 const width, height, left, right, top, bottom = 720, 420, 70.0, 700.0, 70.0, 370.0
 
@@ -78,18 +84,20 @@ func (p plot) svg(lines []line) string {
 		add(`<text x="%.1f" y="%.1f"%s>%s</text>`, x, y, attributes, escape(text))
 	}
 	const middle = ` text-anchor="middle"`
-	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#212f3c">`, width, height)
-	add(`<rect width="%d" height="%d" fill="#ffffff"/>`, width, height)
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" role="img">`, width, height)
+	add(`<title>%s</title>`, escape(p.title))
+	add(plotStyle)
+	add(`<rect class="page" width="%d" height="%d" rx="10"/>`, width, height)
 	label(left, 24, ` font-size="16"`, p.title)
 	for _, y := range ys {
-		add(`<path d="M%g %.1fH%g" stroke="#e5e7e9"/>`, left, atY(y), right)
+		add(`<path d="M%g %.1fH%g" class="grid"/>`, left, atY(y), right)
 		label(left-8, atY(y)+4, ` text-anchor="end"`, fmt.Sprintf("%g", y))
 	}
 	for _, x := range xs {
-		add(`<path d="M%.1f %gv5" stroke="#566573"/>`, atX(x), bottom)
+		add(`<path d="M%.1f %gv5" class="axis"/>`, atX(x), bottom)
 		label(atX(x), bottom+18, middle, grouped(fmt.Sprintf("%g", x)))
 	}
-	add(`<path d="M%g %gV%gH%g" fill="none" stroke="#566573"/>`, left, top, bottom, right)
+	add(`<path d="M%g %gV%gH%g" class="axis"/>`, left, top, bottom, right)
 	label((left+right)/2, height-12, middle, p.x)
 	label(0, 0, fmt.Sprintf(` transform="translate(20 %g) rotate(-90)"`, (top+bottom)/2)+middle, p.y)
 	for i, l := range lines {
@@ -101,7 +109,7 @@ func (p plot) svg(lines []line) string {
 		for _, q := range l.points {
 			add(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s: %s</title></circle>`, atX(q[0]), atY(q[1]), colours[l.name], escape(l.name), number(q[1]))
 		}
-		add(`<path d="M%g 46h18" stroke="%s" stroke-width="3"/>`, left+float64(i)*100, colours[l.name])
+		add(`<path d="M%g 46h18" class="key" stroke="%s" stroke-width="3"/>`, left+float64(i)*100, colours[l.name])
 		label(left+float64(i)*100+24, 50, "", l.name)
 	}
 	return b.String() + "</svg>\n"

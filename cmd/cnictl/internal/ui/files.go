@@ -22,8 +22,7 @@ type Outcome string
 
 // The outcomes.
 const (
-	Linked    Outcome = "linked"    // a link to the program was put there
-	Written   Outcome = "written"   // a file of its own was put there
+	Written   Outcome = "written"   // it was put there
 	Replaced  Outcome = "replaced"  // the same, in the place of somebody else's file, which is kept
 	Unchanged Outcome = "unchanged" // it was there already
 	Left      Outcome = "left"      // it is somebody else's, and stays

@@ -56,7 +56,7 @@ var filter = []Known{
 	{ID: "rules-flushed", Pattern: `No chain/target/match by that name|Chain '(?P<chain>[^']+)' does not exist|Couldn't load target .CN[IN]-`,
 		Doctor:  []string{"rules-gone"},
 		Means:   "Rules that a plugin has made are gone: somebody flushed or reloaded the firewall.",
-		Do:      "cnictl repair puts back those of cnibox's plugins; systemd units do that after each reload (docs/operate/cnictl.md).",
+		Do:      "cnictl repair puts back those of cnibox's plugins; systemd units do that after each reload (docs/operate/cnictl/systemd.md).",
 		Example: "running [/usr/sbin/iptables -t nat -D POSTROUTING -s 10.88.0.96 -j CNI-f1d9f8791753a895cccae697 --wait]: exit status 2: iptables v1.8.4 (nf_tables): Chain 'CNI-f1d9f8791753a895cccae697' does not exist"},
 	{ID: "firewalld", Pattern: `FirewallD is not running|firewalld is not running|org\.fedoraproject\.FirewallD1|ZONE_CONFLICT|INVALID_ZONE`,
 		Doctor:  []string{"firewalld-no-zone", "firewalld-sources-lost"},

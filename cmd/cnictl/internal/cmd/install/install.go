@@ -52,7 +52,7 @@ beside the cnibox that is.
 
 Files of others, such as the reference plugins, are not overwritten unless you
 say --force. They are then kept in DIR/.cnibox-replaced, and uninstall brings
-them back. What another installer has written over an installed plugin stays, too.
+them back. A plugin that another installer has written over stays that one's, too.
 
 With --network a network's file is installed after the plugins, so that a runtime
 that sees it finds them. Of a directory it is all files NAME.conflist, if any.

@@ -51,9 +51,6 @@ const (
 // Links are all kinds, the default first.
 var Links = []Link{Stub, Copy}
 
-// whole is the plugin that is a copy in each case: stubs run it in a directory into which only plugins' names were copied.
-const whole = "host-local"
-
 // Options are what to install and where.
 type Options struct {
 	Dir   string   // made if it does not exist
@@ -282,7 +279,7 @@ func stage(dir string, names, wanted []string, link Link, programs map[string][]
 			case err != nil:
 				return err
 			case binaryOf(name) != binary:
-			case link == Copy || name == whole:
+			case link == Copy || name == layout.WholePlugin:
 				err = writeFile(filepath.Join(dir, name), copied, 0o755)
 			default:
 				err = writeFile(filepath.Join(dir, name), stubs, 0o755)
