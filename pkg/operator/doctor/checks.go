@@ -29,7 +29,7 @@ const byCheck = "attachments, by CHECK"
 var checks = []check{
 	{"files of networks", finding.Codes{networkFileBroken, networkNameTwice, networkOrder}, checkNetworkFiles},
 	{"directory of networks", finding.Codes{confDirReplaced}, checkConfDir},
-	{"files of plugins", finding.Codes{pluginMissing, pluginNoExec, pluginNotExecutable, pluginForeign, pluginShadowed, pluginFiles}, checkPlugins},
+	{"files of plugins", finding.Codes{pluginMissing, pluginNoExec, pluginNotExecutable, pluginForeign, pluginShadowed, pluginAlone, pluginWrongName, pluginOneFile, pluginFiles}, checkPlugins},
 	{"directories of plugins", finding.Codes{pluginHalfUpdated}, checkPluginDirs},
 	{"features of the kernel", finding.Codes{kernelFeatureMissing, kernelUnusedFeatures}, checkKernel},
 	{"directories of state", finding.Codes{stateReadOnly, stateFull}, checkState},
