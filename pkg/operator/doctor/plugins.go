@@ -103,7 +103,7 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 		if oneFile != nil {
 			remedy := finding.Run("cnictl", "install", "--dir", filepath.Dir(shared))
-			list = append(list, found(pluginOneFile, "", remedy, "%s: %s is the same file as %s: who writes one of them replaces all", strings.Join(p.who, ", "), strings.Join(oneFile, ", "), shared).In(shared))
+			list = append(list, found(pluginOneFile, "", remedy, "%s: %s are one file with %s: an installer that writes one of these names replaces all", strings.Join(p.who, ", "), strings.Join(oneFile, ", "), shared).In(shared))
 		}
 		for what, paths := range runs {
 			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
@@ -204,6 +204,11 @@ func (s *subject) wrong(p *pluginPath, n *network, part *netconf.Part, files []*
 	}
 	if part.Row == nil {
 		return nil // nothing is known about it
+	}
+	if of := run.Runs; of != nil && !of.IsExecutable() {
+		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", of.Path), "%s, which %s of network %s runs, can't be executed (%s)", of.Path, run.Path, n.Name, of.Info.Mode()).In(of.Path)
+		f.Fixable = true
+		return []Finding{f}
 	}
 	if run.Origin == pluginfile.Other {
 		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)

@@ -3,6 +3,7 @@ package pluginfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"debug/elf"
@@ -95,8 +96,8 @@ func identify(path string) (f *File, head []byte) {
 	return f, head
 }
 
-// runBy returns the program that a stub runs.
-func runBy(path string, content []byte) *File {
+// runBy returns the program that a stub runs, or the first that it would run, could that be executed.
+func runBy(path string, content []byte) (first *File) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil
@@ -104,10 +105,13 @@ func runBy(path string, content []byte) *File {
 	for i, name := range stub.RunBy(content) {
 		f, _ := identify(filepath.Join(filepath.Dir(real), name))
 		if f != nil && f.Kind != layout.Stub && (i == 0 || f.Kind == layout.Whole) {
-			return f
+			if f.IsExecutable() {
+				return f
+			}
+			first = cmp.Or(first, f)
 		}
 	}
-	return nil
+	return first
 }
 
 // open opens a regular file. Anything else is not waited for.
