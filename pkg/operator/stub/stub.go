@@ -85,22 +85,29 @@ func header(kind []byte, size int) []byte {
 	if elf.Data(kind[elf.EI_DATA]) == elf.ELFDATA2MSB {
 		order = binary.BigEndian
 	}
-	var h, program any
-	readAndExecute := uint32(elf.PF_R | elf.PF_X)
+	var h, programs any
+	// The stack is not executable: without its header the kernel may think otherwise.
+	loaded, stack := uint32(elf.PF_R|elf.PF_X), uint32(elf.PF_R|elf.PF_W)
 	if elf.Class(kind[elf.EI_CLASS]) == elf.ELFCLASS32 {
 		h32 := &elf.Header32{}
 		_, _ = binary.Decode(kind, order, h32)
-		h32.Entry, h32.Phoff, h32.Phnum = base+code, uint32(h32.Ehsize), 1
+		h32.Entry, h32.Phoff, h32.Phnum = base+code, uint32(h32.Ehsize), 2
 		h32.Shoff, h32.Shentsize, h32.Shnum, h32.Shstrndx = 0, 0, 0, 0
-		h, program = h32, elf.Prog32{Type: uint32(elf.PT_LOAD), Vaddr: base, Paddr: base, Filesz: uint32(size), Memsz: uint32(size), Flags: readAndExecute, Align: page}
+		h, programs = h32, []elf.Prog32{
+			{Type: uint32(elf.PT_LOAD), Vaddr: base, Paddr: base, Filesz: uint32(size), Memsz: uint32(size), Flags: loaded, Align: page},
+			{Type: uint32(elf.PT_GNU_STACK), Flags: stack, Align: 16},
+		}
 	} else {
 		h64 := &elf.Header64{}
 		_, _ = binary.Decode(kind, order, h64)
-		h64.Entry, h64.Phoff, h64.Phnum = base+code, uint64(h64.Ehsize), 1
+		h64.Entry, h64.Phoff, h64.Phnum = base+code, uint64(h64.Ehsize), 2
 		h64.Shoff, h64.Shentsize, h64.Shnum, h64.Shstrndx = 0, 0, 0, 0
-		h, program = h64, elf.Prog64{Type: uint32(elf.PT_LOAD), Vaddr: base, Paddr: base, Filesz: uint64(size), Memsz: uint64(size), Flags: readAndExecute, Align: page}
+		h, programs = h64, []elf.Prog64{
+			{Type: uint32(elf.PT_LOAD), Vaddr: base, Paddr: base, Filesz: uint64(size), Memsz: uint64(size), Flags: loaded, Align: page},
+			{Type: uint32(elf.PT_GNU_STACK), Flags: stack, Align: 16},
+		}
 	}
 	text, _ := binary.Append(nil, order, h)
-	text, _ = binary.Append(text, order, program)
+	text, _ = binary.Append(text, order, programs)
 	return text
 }
