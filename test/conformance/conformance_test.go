@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -108,12 +109,14 @@ func (s *suite) has(plugin string) bool {
 	return err == nil
 }
 
+// parallel is how many rows run at once. Most of a row's time is waiting: for the kernel, and for packets that must not come.
+const parallel = 6
+
 func TestMain(m *testing.M) {
 	if standalone != "" {
 		os.Exit(runStandalone(m))
 	}
-	// Most of a row's time is waiting: for the kernel, and for packets that must not come.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
 		panic(err)
 	}
 	netlab.Main(m)

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,7 +174,7 @@ func insideSandbox(o options, rows []*verdict) error {
 	if os.Stdout, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil { // package testing has its own words
 		return err
 	}
-	return flag.CommandLine.Parse([]string{"-test.run=^TestStandalone$", "-test.parallel=6"})
+	return flag.CommandLine.Parse([]string{"-test.run=^TestStandalone$"})
 }
 
 // bindPlugins makes the plugins be there, to be read, where no node hides them: nodes have an /opt/cni and a /run of their own. Temporary files are
@@ -214,25 +216,31 @@ func TestStandalone(t *testing.T) {
 	}
 	r := running.report
 	r.begin()
-	t.Cleanup(func() { // after all rows, which are parallel
-		if err := r.end(); err != nil {
-			fmt.Fprintln(os.Stderr, "cni-conformance:", err)
-			t.Fail()
-		}
-	})
-	for i, v := range r.Rows {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			t.Parallel()
-			start := time.Now()
-			o := running.suite.try(t, v.group, v.row)
-			v.Took = time.Since(start)
-			v.Failures, v.Skipped = o.failures, strings.Join(strings.Fields(cmp.Or(o.skipped, o.foreign, absent(running.suite, r.Missing, o.failures))), " ")
-			if v.failed() {
-				t.Fail()
+	var workers sync.WaitGroup
+	var next atomic.Int64 // rows begin in their order, which parallel tests of package testing don't
+	for range parallel {
+		workers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(r.Rows)); i = next.Add(1) - 1 {
+				t.Run(fmt.Sprint(i), func(t *testing.T) { running.try(t, r.Rows[i]) })
 			}
-			r.done(v)
 		})
 	}
+	workers.Wait()
+	if err := r.end(); err != nil {
+		fmt.Fprintln(os.Stderr, "cni-conformance:", err)
+		t.Fail()
+	}
+}
+
+func (p *tested) try(t *testing.T, v *verdict) {
+	start := time.Now()
+	o := p.suite.try(t, v.group, v.row)
+	v.Took = time.Since(start)
+	v.Failures, v.Skipped = o.failures, strings.Join(strings.Fields(cmp.Or(o.skipped, o.foreign, absent(p.suite, p.report.Missing, o.failures))), " ")
+	if v.failed() {
+		t.Fail()
+	}
+	p.report.done(v)
 }
 
 // programs are those that some rows use, beside what each machine has. It is for a machine without one that they are named here.
