@@ -203,6 +203,17 @@ func tapBegin(out io.Writer, r *report) {
 // tapEscape has a description mean no directive.
 var tapEscape = strings.NewReplacer(`\`, `\\`, `#`, `\#`)
 
+// compact is a text without empty lines and blanks at the ends of lines, which makes it a block of YAML in the form that all readers of TAP know.
+func compact(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, " \t\n"); line != "" {
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String()
+}
+
 func tapRow(out io.Writer, number int, v *verdict) {
 	line := fmt.Sprintf("ok %d - %s", number, tapEscape.Replace(v.Plugin+": "+v.Name))
 	switch v.Outcome() {
@@ -219,7 +230,7 @@ func tapRow(out io.Writer, number int, v *verdict) {
 			Message string
 			Remark  string `yaml:",omitempty"`
 			Seconds float64
-		}{v.Why() + "\n", v.Remark, seconds(v.Took)}) // that ends in a line is what all readers know
+		}{compact(v.Why()), v.Remark, seconds(v.Took)})
 		lines(out, "  ", block.String())
 		fmt.Fprintln(out, "  ...")
 	}
@@ -288,7 +299,7 @@ func junit(out io.Writer, r *report) {
 
 // TestFormats makes sure that what plugins print neither ends a document nor begins anything in one.
 func TestFormats(t *testing.T) {
-	hostile := "\x1b[31m]]></failure>\x00\xff\n...\nnot ok 7 - me\n  ---\n<script>alert(1)</script> # SKIP"
+	hostile := "\x1b[31m]]></failure>\x00\xff\n\n... \t\nnot ok 7 - me\n  ---\n<script>alert(1)</script> # SKIP"
 	rows := func() []*verdict {
 		return []*verdict{
 			{Plugin: "bridge", Name: `a # SKIP with \ and <b>`, Failures: []string{hostile}, Remark: "our choice: 'so'"},
