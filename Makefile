@@ -19,7 +19,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -29,6 +29,11 @@ build: ## build bin/cnibox, bin/cnibox-etcd and bin/cnictl
 	$(GOBUILD) -o $(BIN)/cnibox ./cmd/cnibox
 	$(GOBUILD) -o $(BIN)/cnibox-etcd ./cmd/cnibox-etcd
 	$(GOBUILD) -o $(BIN)/cnictl ./cmd/cnictl
+
+# A test binary that the linker tells to be a program of its own.
+cni-conformance: ## build bin/cni-conformance, all rows of conformance as one program for everybody's plugins
+	@mkdir -p $(BIN)
+	go test -c -buildvcs=false -ldflags='-s -w -buildid= -X github.com/cnibox/cnibox/test/conformance.standalone=yes' -o $(BIN)/cni-conformance ./test/conformance
 
 setup: ## install what demo and tests need (Debian packages)
 	@scripts/setup.sh
@@ -46,7 +51,7 @@ test-long: ## the same with all that -short leaves out
 
 # Tests wait more than they work: four at once even where there are two processors.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -parallel 8 -timeout 40m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -parallel 8 -timeout 40m ./test/netlab ./test/conformance/... ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml

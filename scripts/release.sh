@@ -12,6 +12,7 @@ mkdir -p "$tree"/share/{man/man1,completion,doc}
 
 for arch in "$@"; do
 	GOOS=linux GOARCH=$arch make build "BIN=$tree/linux-$arch"
+	case $arch in amd64 | arm64) GOOS=linux GOARCH=$arch make cni-conformance "BIN=$tree/linux-$arch" ;; esac
 done
 
 go test -count=1 ./cmd/cnictl -run '^TestCommands$' -args -commands "$commands"

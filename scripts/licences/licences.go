@@ -24,13 +24,18 @@ var (
 	noticeFile  = regexp.MustCompile(`(?i)^notice([-.].*)?$`)
 )
 
-// Linked are the modules of both programs for an architecture, by their paths. Licences are those of the module, and those beside its packages
+// programs are what is linked, each with what `go list` is told to find its packages. The last one is a test binary.
+var programs = map[string][]string{
+	"cnibox": {"./cmd/cnibox"}, "cnibox-etcd": {"./cmd/cnibox-etcd"}, "cnictl": {"./cmd/cnictl"}, "cni-conformance": {"-test", "./test/conformance"},
+}
+
+// Linked are the modules of all programs for an architecture, by their paths. Licences are those of the module, and those beside its packages
 // that are linked. root is the directory of the product's go.mod.
 func Linked(root, arch string) (map[string]*Module, error) {
 	modules := map[string]*Module{}
-	for _, program := range []string{"cnibox", "cnibox-etcd", "cnictl"} {
-		list := exec.Command("go", "list", "-deps", "-f",
-			"{{$dir := .Dir}}{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$dir}}{{end}}{{end}}", "./cmd/"+program)
+	for program, packages := range programs {
+		list := exec.Command("go", append([]string{"list", "-deps", "-f",
+			"{{$dir := .Dir}}{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$dir}}{{end}}{{end}}"}, packages...)...)
 		list.Dir, list.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		var stderr bytes.Buffer
 		list.Stderr = &stderr

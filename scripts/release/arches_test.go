@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -27,6 +28,11 @@ func TestArches(t *testing.T) {
 			p := ofArch{t, tree, arch, t.TempDir()}
 			if version := p.run("cnictl", nil, "", "--version"); !strings.HasPrefix(version, "cnictl v"+box.Version+" ") {
 				t.Errorf("cnictl --version prints %s", version)
+			}
+			if _, err := os.Stat(filepath.Join(tree, "cni-conformance")); err == nil {
+				if version := p.run("cni-conformance", nil, "", "--version"); !strings.HasPrefix(version, "cni-conformance v"+box.Version+", ") {
+					t.Errorf("cni-conformance --version prints %s", version)
+				}
 			}
 			for _, plugin := range plugins.All {
 				var supported struct{ SupportedVersions []string }

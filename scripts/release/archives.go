@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -27,11 +28,17 @@ func archives(r Release) error {
 		if err := cmp.Or(errStubs, errCopies, errTools, errAbout, errManual, errUnits); err != nil {
 			return err
 		}
-		for name, entries := range map[string][]entry{
+		packed := map[string][]entry{
 			"cni-plugins-linux-%s-%s.tgz":        slices.Concat(about, stubs),
 			"cni-plugins-linux-%s-%s-copies.tgz": slices.Concat(about, copies),
 			"cnibox-linux-%s-%s.tgz":             slices.Concat(tools, manual, units),
-		} {
+		}
+		if conformance, err := files(dir, "cni-conformance"); err == nil { // some architectures have it
+			packed["cni-conformance-linux-%s-%s.tgz"] = slices.Concat(about, conformance)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for name, entries := range packed {
 			path := filepath.Join(r.Out, fmt.Sprintf(name, arch, r.Version))
 			if err := writeArchive(path, entries, r.Time); err != nil {
 				return fmt.Errorf("%s: %w", path, err)

@@ -23,7 +23,7 @@ func pack(t *testing.T) string {
 	t.Helper()
 	r := Release{Version: "v1.2.3", Time: modified, Source: "../..", Tree: t.TempDir(), Out: t.TempDir(), Arches: []string{"amd64"}}
 	for path, mode := range map[string]os.FileMode{
-		"linux-amd64/cnibox": 0o700, "linux-amd64/cnibox-etcd": 0o700, "linux-amd64/cnictl": 0o775, "share/man/man1/cnictl.1": 0o600, "share/completion/_cnictl": 0o664,
+		"linux-amd64/cnibox": 0o700, "linux-amd64/cnibox-etcd": 0o700, "linux-amd64/cnictl": 0o775, "linux-amd64/cni-conformance": 0o700, "share/man/man1/cnictl.1": 0o600, "share/completion/_cnictl": 0o664,
 		"share/doc/LICENSE": 0o644, "share/doc/README.md": 0o644, "share/doc/" + noticesFile: 0o644,
 	} {
 		path = filepath.Join(r.Tree, path)
@@ -80,6 +80,7 @@ func TestArchives(t *testing.T) {
 		"cni-plugins-linux-amd64-v1.2.3-copies.tgz": {"./", "./LICENSE", "./README.md", "./" + noticesFile, "./cnibox", "./bridge", "./flannel"},
 		"cnibox-linux-amd64-v1.2.3.tgz": {"./", "./cnibox", "./cnibox-etcd", "./cnictl", "./man/man1/cnictl.1", "./completion/_cnictl", "./doc/LICENSE",
 			"./doc/" + noticesFile, "./systemd/cnibox-dhcp.socket"},
+		"cni-conformance-linux-amd64-v1.2.3.tgz": {"./", "./LICENSE", "./" + noticesFile, "./cni-conformance"},
 	} {
 		copies := strings.Contains(archive, "copies")
 		var names []string
@@ -93,7 +94,7 @@ func TestArchives(t *testing.T) {
 			if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir || isPlugin && (h.Size < 1000) != (!copies && name != "host-local") {
 				t.Errorf("%s: %s is of type %q and %d bytes", archive, h.Name, h.Typeflag, h.Size)
 			}
-			executable := h.Typeflag == tar.TypeDir || isPlugin || slices.Contains(programs, name)
+			executable := h.Typeflag == tar.TypeDir || isPlugin || slices.Contains(programs, name) || name == "cni-conformance"
 			if want := map[bool]int64{true: 0o755, false: 0o644}[executable]; h.Mode != want {
 				t.Errorf("%s: %s has mode %o, want %o", archive, h.Name, h.Mode, want)
 			}

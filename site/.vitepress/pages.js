@@ -10,7 +10,7 @@ const sections = [
   ['recipes', 'Recipes', ['published-port', 'two-networks', 'vlans', 'lan-address', 'virtual-machine', 'flannel', 'dhcp', 'limits', 'isolation']],
   ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'agent', 'netfilter']],
   ['moving', 'Moving', ['from-reference', 'from-humanz']],
-  ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'dependencies']],
+  ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'cni-conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'dependencies']],
 ]
 
 // A fragment that another page includes.

@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var chainRows = group{name: "chain", only: "chain", rows: asWritten(chainList())}
+var chainRows = group{name: "chain", rows: asWritten(chainList())}
 
 // asWritten has the rows' lists be sent as they are: they name the type chain themselves.
 func asWritten(rows []row) []row {

@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
 var (
-	pluginsFlag = flag.String("plugins", "", "test the plugins of this directory, not ours")
-	suitesFlag  = flag.String("suites", "links,chain", "which to test: links, copies, chain, reference, debian")
-	agentFlag   = flag.Bool("agent", false, "run cnictl agent on each node: rows that take something from an attachment, for CHECK to find it, fail beside it")
-	needsFlag   = flag.Bool("needs", false, "try the rows alone that need what a kernel may lack")
-	reportFlag  = flag.String("report", "", "write what the suites do to this file and the folder beside it, as pages: what was not tried stays there as it is")
-	printFlag   = flag.Bool("outcomes", false, "print what came of each row, for -guest and -kernels")
-	guestFlag   = flag.String("guest", "", "have the report take rows that this kernel can't try from this file, which -outcomes printed on another")
+	suitesFlag = flag.String("suites", "links,chain", "which to test: links, copies, chain, reference, debian")
+	agentFlag  = flag.Bool("agent", false, "run cnictl agent on each node: rows that take something from an attachment, for CHECK to find it, fail beside it")
+	needsFlag  = flag.Bool("needs", false, "try the rows alone that need what a kernel may lack")
+	reportFlag = flag.String("report", "", "write what the suites do to this file and the folder beside it, as pages: what was not tried stays there as it is")
+	printFlag  = flag.Bool("outcomes", false, "print what came of each row, for -guest and -kernels")
+	guestFlag  = flag.String("guest", "", "have the report take rows that this kernel can't try from this file, which -outcomes printed on another")
 )
 
 // groups are all rows.
@@ -58,6 +60,8 @@ type suite struct {
 	chained bool
 	// ours says that marks of what is known to be wrong apply, reference that those of what differs do.
 	ours, reference bool
+	// limit is how long a row may take, if there is one.
+	limit time.Duration
 }
 
 // plugins are the names that a suite of ours has.
@@ -105,9 +109,14 @@ func (s *suite) has(plugin string) bool {
 	return err == nil
 }
 
+// parallel is how many rows run at once. Most of a row's time is waiting: for the kernel, and for packets that must not come.
+const parallel = 6
+
 func TestMain(m *testing.M) {
-	// Most of a row's time is waiting: for the kernel, and for packets that must not come.
-	if err := flag.Set("test.parallel", "6"); err != nil {
+	if standalone != "" {
+		os.Exit(runStandalone(m))
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
 		panic(err)
 	}
 	netlab.Main(m)
@@ -121,17 +130,8 @@ type outcomes struct {
 
 func TestConformance(t *testing.T) {
 	var suites []*suite
-	columns := pageSuites
-	if *pluginsFlag != "" {
-		dir, err := filepath.Abs(*pluginsFlag)
-		if err != nil {
-			t.Fatal(err)
-		}
-		suites, columns = []*suite{{name: dir, dir: dir}}, []string{dir}
-	} else {
-		for name := range strings.SplitSeq(*suitesFlag, ",") {
-			suites = append(suites, newSuite(t, name))
-		}
+	for name := range strings.SplitSeq(*suitesFlag, ",") {
+		suites = append(suites, newSuite(t, name))
 	}
 	if *printFlag {
 		printKernel()
@@ -140,12 +140,12 @@ func TestConformance(t *testing.T) {
 	t.Cleanup(func() { // after all rows, which are parallel
 		if *reportFlag != "" {
 			readOutcomes(t, *guestFlag, results.bySuite)
-			updateReport(t, *reportFlag, columns, results.bySuite)
+			updateReport(t, *reportFlag, pageSuites, results.bySuite)
 		}
 	})
 	for _, s := range suites {
 		results.bySuite[s.name] = map[string]string{}
-		t.Run(strings.Trim(strings.ReplaceAll(s.name, "/", "-"), "-"), func(t *testing.T) {
+		t.Run(s.name, func(t *testing.T) {
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
 					t.Parallel()
@@ -185,8 +185,8 @@ func TestConformance(t *testing.T) {
 // try tries a row on the suite's plugins.
 func (s *suite) try(t *testing.T, g group, r row) outcome {
 	t.Helper()
-	if g.only != "" && !s.has(g.only) {
-		return outcome{foreign: "there is no plugin " + g.only}
+	if slices.Contains(plugins, g.name) && !s.has(g.name) {
+		return outcome{foreign: "there is no plugin " + g.name}
 	}
 	return try(t, func(j *judge) {
 		for _, feature := range g.needed(r) {

@@ -56,7 +56,7 @@ func (l *lab) deletions() []string { return l.files("/var/lib/cni/contivk8s/dele
 // noted are the attachments that DEL has still to come for.
 func (l *lab) noted() []string { return l.files("/var/lib/cni/contivk8s/*.json") }
 
-var contivRows = group{name: "contivk8s", only: "contivk8s",
+var contivRows = group{name: "contivk8s",
 	rows: slices.Concat(contivCalls, contivVersions(), contivFailures(), contivSilence(), contivDels, contivQueue, contivRefusals(), contivChecks(), contivOthers)}
 
 // contivCalls are about what the daemon gets.

@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var dhcpRows = group{name: "dhcp", only: "dhcp",
+var dhcpRows = group{name: "dhcp",
 	rows: slices.Concat(dhcpResults, dhcpOptions, dhcpRefusals(), dhcpChecks, dhcpDels(), dhcpDaemons)}
 
 // onLAN is a network whose containers get addresses of a server on the node's uplink.

@@ -4,9 +4,10 @@
 // packets, addresses, files that others read too. It knows neither how a plugin keeps its rules nor what it calls them, so the
 // rows hold for everybody's plugins:
 //
-//	go test -v ./test/conformance -args -plugins /opt/cni/bin
+//	make cni-conformance && bin/cni-conformance --plugins /opt/cni/bin
 //
-// Without -plugins the plugins are those of this repository: as links to one binary, and once more with each list as one entry
+// That is this package's test binary, told by the linker to be a program of its own (standalone_test.go). With go test the plugins are those of this
+// repository: as links to one binary, and once more with each list as one entry
 // of type chain (-short leaves out most of those). -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
 // distribution's package of them). docs/project/conformance.md has what all of them do; make conformance writes it.
 //

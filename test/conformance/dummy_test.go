@@ -11,7 +11,7 @@ const service = `{"type":"dummy","ipam":{"type":"host-local","ranges":[[{"subnet
 
 var dummyMain = mainPlugin{kind: "dummy"}
 
-var dummyRows = group{name: "dummy", only: "dummy", needs: &netlab.Dummy,
+var dummyRows = group{name: "dummy", needs: &netlab.Dummy,
 	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyMain.dels(nil), dummyOthers,
 		hostileRows(nil, func(*lab) network { return conf(service) }),
 		dummyMain.strangers())}

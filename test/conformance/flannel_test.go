@@ -20,7 +20,7 @@ const (
 	inBoth     = inIPv4 + "FLANNEL_IPV6_NETWORK=fd00:244::/48\nFLANNEL_IPV6_SUBNET=fd00:244:0:3::1/64\n"
 )
 
-var flannelRows = group{name: "flannel", only: "flannel", rows: withSubnets(slices.Concat(flannelResults, flannelDelegates(), flannelRefusals(), flannelKept,
+var flannelRows = group{name: "flannel", rows: withSubnets(slices.Concat(flannelResults, flannelDelegates(), flannelRefusals(), flannelKept,
 	flannelDels(), flannelMoreDels, flannelOthers, flannelChecks(), flannelStatus()))}
 
 // withSubnets has the node have subnets of both families.

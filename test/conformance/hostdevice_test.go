@@ -15,7 +15,7 @@ import (
 // device gives containers nic0 of the node, which is wired to another machine.
 const device = `{"type":"host-device","device":"nic0"}`
 
-var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(
+var hostDeviceRows = group{name: "host-device", rows: slices.Concat(
 	withNIC(slices.Concat(deviceResults, deviceLinks, deviceFailures(), deviceMoreDels, deviceLateDels, deviceNoNumbers, deviceChecks())),
 	deviceSelectors(), deviceDPDK, deviceRefusals(), deviceDels(), deviceActs(), deviceRaces(), deviceBestEffort, deviceLater)}
 

@@ -7,7 +7,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var ipvlanRows = group{name: "ipvlan", only: "ipvlan", needs: &netlab.IPVLAN, rows: slices.Concat(onMasterRows("ipvlan"), ipvlanModes, ipvlanChained)}
+var ipvlanRows = group{name: "ipvlan", needs: &netlab.IPVLAN, rows: slices.Concat(onMasterRows("ipvlan"), ipvlanModes, ipvlanChained)}
 
 var ipvlanModes = []row{
 	{name: "mode l2, which is the default, is on the segment with the master's MAC address", test: func(l *lab) {

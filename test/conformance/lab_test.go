@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -43,10 +44,32 @@ func newLab(j *judge, s *suite) *lab {
 		names = append(names, p.Name())
 	}
 	l.host.InstallFrom(l, s.dir, names...)
+	if s.limit > 0 {
+		l.endAfter(s.limit)
+	}
 	if *agentFlag {
 		l.startAgent()
 	}
 	return l
+}
+
+// endAfter fails a row that takes longer, and kills what runs on the node then and later: a plugin that never ends would keep all rows from their end.
+func (l *lab) endAfter(limit time.Duration) {
+	done := make(chan struct{})
+	l.Cleanup(func() { close(done) })
+	go func() {
+		for wait := limit; ; wait = time.Second {
+			select {
+			case <-done:
+				return
+			case <-time.After(wait):
+				if wait == limit {
+					l.Errorf("it takes longer than %v: what ran was killed", limit)
+				}
+				l.host.Kill()
+			}
+		}
+	}()
 }
 
 // startAgent starts an agent on the node, and waits until it is ready. It looks at everything every second.

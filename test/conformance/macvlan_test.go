@@ -6,7 +6,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var macvlanRows = group{name: "macvlan", only: "macvlan", rows: slices.Concat(onMasterRows("macvlan"), macvlanModes, macvlanMACs(), macvlanOwn)}
+var macvlanRows = group{name: "macvlan", rows: slices.Concat(onMasterRows("macvlan"), macvlanModes, macvlanMACs(), macvlanOwn)}
 
 var macvlanModes = []row{
 	{name: "containers of mode bridge, which is the default, reach each other", test: func(l *lab) {

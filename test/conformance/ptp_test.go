@@ -24,7 +24,7 @@ var ptpMain = mainPlugin{kind: "ptp", masquerades: true, reached: []string{"10.4
 	"DEL with the interface gone leaves nothing":                                ptpLeftWithoutNetns,
 }}
 
-var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpMain.veths(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets, ptpMain.masquerade(),
+var ptpRows = group{name: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpMain.veths(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets, ptpMain.masquerade(),
 	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
 	ptpMain.strangers(), ptpMain.gcs(), ptpChecks(), []row{ptpMain.checkNeedsResult()}, ptpStatus, ptpMain.statusOfIPAM(),
 	hostileRows(nil, func(l *lab) network { return l.ptp() }))}

@@ -20,10 +20,11 @@ import (
 const pageIntro = `# Conformance
 
 What CNI plugins promise, a row for each promise, and which plugins keep it. Each row is a test that drives the plugins as a runtime
-does and looks from outside: at results, packets, addresses, and files that others read too. So it can be run on any plugins:
+does and looks from outside: at results, packets, addresses, and files that others read too. So it can be run on any plugins, by
+[one program](cni-conformance.md) that has all rows:
 
 ` + "```sh" + `
-go test -v ./test/conformance -args -plugins /opt/cni/bin
+cni-conformance --plugins /opt/cni/bin
 ` + "```" + `
 
 ` + "`make conformance`" + ` runs all rows on the five collections below, and writes this page and those that it leads to.
@@ -167,10 +168,12 @@ const (
 	lackLine    = "lack"    // a feature that the kernel lacks, and what a plugin says of that
 )
 
-func printKernel() {
+func printKernel() { fmt.Printf("%s\t%s\n", kernelLine, kernelRelease()) }
+
+func kernelRelease() string {
 	var system unix.Utsname
 	_ = unix.Uname(&system) // can't fail
-	fmt.Printf("%s\t%s\n", kernelLine, unix.ByteSliceToString(system.Release[:]))
+	return unix.ByteSliceToString(system.Release[:])
 }
 
 func printOutcome(suite, row string, o outcome) {

@@ -14,9 +14,7 @@ import (
 
 // group is the rows of one plugin, or of the contract that all plugins share.
 type group struct {
-	name string
-	// only is a plugin that not every collection has: without it the rows can't be tried.
-	only string
+	name string // of the plugin, without which the rows can't be tried, or of something else
 	// needs is what the kernel must have for any of the rows.
 	needs *netlab.Feature
 	rows  []row
@@ -110,6 +108,11 @@ func (j *judge) run(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer func() { // what a plugin printed may be nothing that a row expects
+			if p := recover(); p != nil {
+				j.fail(fmt.Sprint("panic: ", p))
+			}
+		}()
 		f()
 	}()
 	<-done

@@ -9,7 +9,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var sbrRows = group{name: "sbr", only: "sbr", rows: slices.Concat(
+var sbrRows = group{name: "sbr", rows: slices.Concat(
 	aboutPlugin("sbr", sbr), sbrRouting.rows(), sbrRoutes(), sbrTables, sbrSeveral, sbrRefusals, sbrRemovals, sbrDels, sbrChecks(), sbrStatus,
 	hostileRows(onTable(), func(*lab) network { return conf(lan, with(sbr, "addSourceHints", "true")) }))}
 

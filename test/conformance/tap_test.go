@@ -27,7 +27,7 @@ var tapMain = mainPlugin{kind: "tap", differs: map[string]string{
 	"CHECK fails when the container's interface has another MAC address":             "it does not look",
 }}
 
-var tapRows = group{name: "tap", only: "tap", rows: slices.Concat(tapResults, tapLinks(), tapPackets, tapRefusals(), tapFailures(), tapDels(), tapChecks(), tapLater,
+var tapRows = group{name: "tap", rows: slices.Concat(tapResults, tapLinks(), tapPackets, tapRefusals(), tapFailures(), tapDels(), tapChecks(), tapLater,
 	hostileRows(nil, func(*lab) network { return conf(tapLan) }))}
 
 // hold opens a container's tap as a virtual machine does, until the row ends.

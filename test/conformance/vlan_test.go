@@ -6,7 +6,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var vlanRows = group{name: "vlan", only: "vlan", needs: &netlab.VLAN, rows: slices.Concat(onMasterRows("vlan"), vlanOwn)}
+var vlanRows = group{name: "vlan", needs: &netlab.VLAN, rows: slices.Concat(onMasterRows("vlan"), vlanOwn)}
 
 var vlanOwn = []row{
 	{name: "the container is in the VLAN of that id, with the master's MAC address", test: func(l *lab) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var vrfRows = group{name: "vrf", only: "vrf", needs: &netlab.VRF, rows: slices.Concat(
+var vrfRows = group{name: "vrf", needs: &netlab.VRF, rows: slices.Concat(
 	vrfResults, vrfRouting.rows(), vrfRoutes, vrfSeveral, vrfRefusals, vrfCodes, vrfRemovals, vrfDels, vrfChecks(), vrfStatus,
 	hostileRows(append(onTable(), []hostileAct{
 		{"its interface is in another VRF", "link add blue up type vrf table 77\nlink set eth0 master blue\n"},

@@ -38,23 +38,31 @@ func init() { runtime.LockOSThread() }
 // enter its Host can't touch the machine, no package sees processes of another one, and what a test leaves ends with them. That needs
 // root: without it the run fails, nothing is skipped.
 func Main(m *testing.M) {
-	if os.Getenv(sandboxEnv) == "" {
-		code, err := runInSandbox()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "netlab:", err)
-		}
-		os.Exit(code)
-	}
-	if err := settleInSandbox(); err != nil {
+	code, err := Run(m)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "netlab:", err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	if buildDir != "" {
-		_ = os.RemoveAll(buildDir)
 	}
 	os.Exit(code)
 }
+
+// Run is Main for a program that has something to do before and after: its TestMain runs twice, and is Sandboxed in the inner process. It returns the
+// exit code, which is 1 with an error.
+func Run(m *testing.M) (code int, err error) {
+	if !Sandboxed() {
+		return runInSandbox()
+	}
+	if err := settleInSandbox(); err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	if buildDir != "" {
+		_ = os.RemoveAll(buildDir)
+	}
+	return code, nil
+}
+
+// Sandboxed reports whether the process is the inner one, which Run has not settled yet.
+func Sandboxed() bool { return os.Getenv(sandboxEnv) != "" }
 
 // runInSandbox runs the process's program again in new namespaces, and returns its exit code, which is 1 with an error.
 func runInSandbox() (int, error) {

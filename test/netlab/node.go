@@ -130,6 +130,13 @@ func (n *node) killStrays() (strays []string) {
 	return strays
 }
 
+// Kill kills all processes of the Host but the first of its own, if it has those.
+func (h *Host) Kill() {
+	for _, pid := range h.node.processes() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
 // processes lists the processes in the node's mount namespace, but this one and the node's init.
 func (n *node) processes() (pids []int) {
 	var st unix.Stat_t

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initScript becomes the first process of a PID namespace, whose end is everybody's. Its children need no wait(2), as SIGCHLD is ignored.
-const initScript = "mount -t proc proc /proc && echo ready && trap '' CHLD && exec sleep infinity"
+// initScript becomes the first process of a PID namespace, whose end is everybody's. Its children need no wait(2), as SIGCHLD is ignored,
+// and mount(8) leaves no notes in /run.
+const initScript = "mount -n -t proc proc /proc && echo ready && trap '' CHLD && exec sleep infinity"
 
 // unsharePIDs puts the children of the calling thread into a new PID namespace.
 func unsharePIDs() error {
