@@ -198,7 +198,7 @@ func bindPlugins(dir string) (string, error) {
 	return bound, nil
 }
 
-// rowLimit is long: the slowest row takes a minute on a busy machine.
+// rowLimit is long: on a busy machine the slowest row has taken three minutes.
 const rowLimit = 10 * time.Minute
 
 // tested is what TestStandalone runs.
