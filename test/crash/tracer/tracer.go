@@ -75,12 +75,14 @@ func trace(at *point, program string, args []string) int {
 		return 1
 	}
 	code := 1
+	seen := map[int]bool{cmd.Process.Pid: true}
 	for {
 		var status unix.WaitStatus
 		thread, err := unix.Wait4(-1, &status, unix.WALL, nil)
 		if err != nil { // no process is left
 			return code
 		}
+		seen[thread] = true
 		signal := 0
 		switch stop := status.StopSignal(); {
 		case !status.Stopped():
@@ -96,12 +98,30 @@ func trace(at *point, program string, args []string) int {
 				at.wait()
 			default:
 				fmt.Fprintln(os.Stderr, "killed before", what)
-				return Killed // the kernel kills what is traced when the tracer ends
+				killAll(seen)
+				return Killed
 			}
 		case stop != unix.SIGSTOP && stop != unix.SIGTRAP:
 			signal = int(stop)
 		}
 		_ = unix.PtraceSyscall(thread, signal) // it may be gone
+	}
+}
+
+// killAll kills what is traced, and returns when it is gone: until then it has its locks.
+func killAll(threads map[int]bool) {
+	for thread := range threads {
+		_ = unix.Kill(thread, unix.SIGKILL) // it may be gone
+	}
+	for {
+		var status unix.WaitStatus
+		thread, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		if err != nil { // no process is left
+			return
+		}
+		if status.Stopped() { // it was just made
+			_ = unix.Kill(thread, unix.SIGKILL)
+		}
 	}
 }
 
