@@ -32,11 +32,10 @@ const makeLayouts = `
 	make() {
 		prefix=$1; shift
 		"$CNICTL" install --dir $PWD/$prefix-stubs --from cnibox "$@"
+		"$CNICTL" install --dir $PWD/$prefix-links --from cnibox "$@"
+		for name in $(ls $prefix-links); do [ $name = cnibox ] || ln -sf cnibox $prefix-links/$name; done
 		"$CNICTL" install --dir $PWD/$prefix-copies --from cnibox --link copy "$@"
 		rm $prefix-*/.cnibox.json
-		mkdir $prefix-links
-		for name in $(ls $prefix-copies); do ln -s cnibox $prefix-links/$name; done
-		cp --remove-destination cnibox $prefix-links
 	} >&2`
 
 // prepare is run once on the node of a layout: the plugins, those of the reference, of which dhcp is one that ours leave alone, those of another
