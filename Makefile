@@ -51,7 +51,7 @@ test-long: ## the same with all that -short leaves out
 
 # Tests wait more than they work: four at once even where there are two processors.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -parallel 8 -timeout 40m ./test/netlab ./test/conformance/... ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -parallel 8 -timeout 40m ./test/netlab ./test/conformance/... ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd ./test/ways
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml

@@ -39,6 +39,11 @@ var faultsOfPlugins = []fault{
 		p.shell("rm /opt/cni/bin/cnibox; cp " + netlab.Reference(p) + "/host-local /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/host-local")
 	}, works: adds},
 	{code: "plugin-wrong-name", before: installed("stub"), plant: func(p *clinic) { p.shell("cp -f " + netlab.Debian(p) + "/vlan /opt/cni/bin/tuning") }, works: adds},
+	{code: "plugin-wrong-name", kind: "the program that stubs run", before: installed("stub"), plant: func(p *clinic) {
+		p.shell("cp " + netlab.Debian(p) + "/vlan /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/cnibox")
+	}, works: adds},
+	{code: "plugin-wrong-name", kind: "a program that was cut short", before: installed("stub"), plant: shell("head -c 1000000 /opt/cni/bin/cnibox >/opt/cni/bin/new; chmod 755 /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/cnibox"), works: adds},
+	{code: "plugin-one-file", kind: "links to elsewhere", before: installed("stub"), plant: shell("mkdir /opt/cni/elsewhere; cp /opt/cni/bin/cnibox /opt/cni/elsewhere; ln -sf /opt/cni/elsewhere/cnibox /opt/cni/bin/bridge; ln -sf /opt/cni/elsewhere/cnibox /opt/cni/bin/tuning")},
 	{code: "plugin-one-file", before: installed("stub"), plant: shell("ln -sf cnibox /opt/cni/bin/bridge; ln -f /opt/cni/bin/cnibox /opt/cni/bin/tuning")},
 	{code: "plugin-noexec", works: adds, before: installed("stub"), plant: shell("cp -a /opt/cni/bin /opt/cni/copy; mount -t tmpfs -o noexec tmpfs /opt/cni/bin; cp -a /opt/cni/copy/. /opt/cni/bin")},
 	{code: "plugin-shadowed", before: func(p *clinic) {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,8 +77,8 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
 	versions, first := map[string]string{}, map[string]string{} // by what files are, most of which are one and the same; and their first names
 	for _, p := range places {
-		var seen, oneFile []string
-		var shared string
+		var seen []string
+		names := fileNames{}
 		runs := map[string][]string{} // names of plugins, by what their files are
 		for _, n := range p.networks {
 			list = append(list, s.missing(p, n)...)
@@ -93,17 +94,14 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 					first[id] = files[0].Path
 				}
 				list = append(list, s.wrong(p, n, part, files, first[id])...)
-				if with := sharing(files[0]); with != "" {
-					oneFile = append(oneFile, files[0].Path)
-					shared = with
-				}
+				names.add(files[0], part)
 				what := versions[id]
 				runs[what] = append(runs[what], files[0].Path)
 			}
 		}
-		if oneFile != nil {
-			remedy := finding.Run("cnictl", "install", "--dir", filepath.Dir(shared))
-			list = append(list, found(pluginOneFile, "", remedy, "%s: %s are one file with %s: an installer that writes one of these names replaces all", strings.Join(p.who, ", "), strings.Join(oneFile, ", "), shared).In(shared))
+		for _, shared := range names.shared() {
+			list = append(list, found(pluginOneFile, "", reinstall(filepath.Dir(shared[0]), baseNames(shared)...),
+				"%s: %s are one file: an installer that writes one of these names replaces all", strings.Join(p.who, ", "), strings.Join(shared, ", ")).In(shared[0]))
 		}
 		for what, paths := range runs {
 			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
@@ -166,27 +164,67 @@ var (
 		Remedy:  "`cnictl install --dir DIR --only NAME --force`"})
 	pluginAlone = codes.Declare(finding.Code{Name: "plugin-alone", Severity: finding.Error,
 		Meaning: "No call of this plugin does anything: it is a stub, and the program that it runs is not beside it.",
-		Remedy:  "`cnictl install --dir DIR`"})
+		Remedy:  "`cnictl install --dir DIR --repair`"})
 	pluginWrongName = codes.Declare(finding.Code{Name: "plugin-wrong-name", Severity: finding.Error,
 		Meaning: "A runtime runs another plugin than the one that the network names.",
 		Remedy:  "`cnictl install --dir DIR --only NAME --force`"})
 	pluginOneFile = codes.Declare(finding.Code{Name: "plugin-one-file", Severity: finding.Error,
 		Meaning: "An installer that writes one of these names in place (`cp -f portmap /opt/cni/bin/`) replaces all plugins at once.",
-		Remedy:  "`cnictl install --dir DIR`"})
+		Remedy:  "`cnictl install --dir DIR --only NAMES`"})
 )
 
-// sharing returns the path of cnibox if a plugin's file is one with it. Others' plugins, such as k3s', may be one file by design.
-func sharing(run *pluginfile.File) string {
-	if run.Origin != pluginfile.Ours {
-		return ""
+// fileNames are the paths of each file of ours, by the file and by what they stand for: a plugin, or "" for a program.
+type fileNames map[os.FileInfo]map[string]string
+
+// add adds a plugin's path, and the programs beside it. Others' plugins, such as k3s', may be one file by design.
+func (n fileNames) add(run *pluginfile.File, part *netconf.Part) {
+	if run.Origin != pluginfile.Ours || part.Row == nil {
+		return
 	}
+	n.addPath(run.Info, part.Row.Name, run.Path)
 	for _, name := range []string{pluginfile.Binary, pluginfile.EtcdBinary} {
 		path := filepath.Join(filepath.Dir(run.Path), name)
-		if info, err := os.Stat(path); err == nil && os.SameFile(info, run.Info) {
-			return path
+		if info, err := os.Stat(path); err == nil {
+			n.addPath(info, "", path)
 		}
 	}
-	return ""
+}
+
+func (n fileNames) addPath(info os.FileInfo, plugin, path string) {
+	for known := range n {
+		if os.SameFile(known, info) {
+			n[known][plugin] = path
+			return
+		}
+	}
+	n[info] = map[string]string{plugin: path}
+}
+
+// shared returns the paths of each file that stands for several plugins. A second name of one plugin is none.
+func (n fileNames) shared() (list [][]string) {
+	for _, paths := range n {
+		if len(paths) > 1 {
+			list = append(list, slices.Sorted(maps.Values(paths)))
+		}
+	}
+	return list
+}
+
+func baseNames(paths []string) (names []string) {
+	for _, path := range paths {
+		if name := filepath.Base(path); name != pluginfile.Binary && name != pluginfile.EtcdBinary {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// reinstall is the remedy that puts plugins back: all of an installation of cnictl's, or else those alone.
+func reinstall(dir string, names ...string) finding.Remedy {
+	if _, err := os.Stat(filepath.Join(dir, pluginfile.Manifest)); err == nil {
+		return finding.Run("cnictl", "install", "--dir", dir, "--repair")
+	}
+	return finding.Run("cnictl", "install", "--dir", dir, "--only", strings.Join(names, ","))
 }
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run. That is mended once, by the name that it was met by first.
@@ -205,6 +243,16 @@ func (s *subject) wrong(p *pluginPath, n *network, part *netconf.Part, files []*
 	if part.Row == nil {
 		return nil // nothing is known about it
 	}
+	program := run
+	if run.Kind == layout.Stub {
+		if program = run.Runs; program == nil {
+			return []Finding{found(pluginAlone, n.Name, reinstall(dir, part.Named), "%s, of network %s, is a stub, and the program that it runs is not beside it", run.Path, n.Name).In(run.Path)}
+		}
+		if !program.Has(part.Row.Name) {
+			return []Finding{found(pluginWrongName, n.Name, finding.Run("cnictl", "install", "--dir", dir, "--only", part.Named, "--force"),
+				"%s, which %s of network %s runs, is %s, and no program that has the plugin", program.Path, run.Path, n.Name, program.String()).In(program.Path)}
+		}
+	}
 	if of := run.Runs; of != nil && !of.IsExecutable() {
 		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", of.Path), "%s, which %s of network %s runs, can't be executed (%s)", of.Path, run.Path, n.Name, of.Info.Mode()).In(of.Path)
 		f.Fixable = true
@@ -213,9 +261,6 @@ func (s *subject) wrong(p *pluginPath, n *network, part *netconf.Part, files []*
 	if run.Origin == pluginfile.Other {
 		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)
 		return []Finding{found(pluginForeign, n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String()).In(run.Path)}
-	}
-	if run.Kind == layout.Stub && run.Runs == nil {
-		return []Finding{found(pluginAlone, n.Name, finding.Run("cnictl", "install", "--dir", dir), "%s, of network %s, runs the cnibox beside it, and there is none", run.Path, n.Name).In(run.Path)}
 	}
 	if is := run.Plugin(); is != "" && is != part.Row.Name {
 		return []Finding{found(pluginWrongName, n.Name, replace, "%s, of network %s, is the plugin %s of %s", run.Path, n.Name, is, run.Origin).In(run.Path)}

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/stub"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/process/box"
@@ -43,6 +44,9 @@ const (
 
 // Main is the main package that the Go linker writes into every cnibox, of whatever version.
 const Main = "github.com/cnibox/cnibox/cmd/cnibox"
+
+// Manifest is the file in which cnictl writes down what it has installed in a directory.
+const Manifest = ".cnibox.json"
 
 // MainEtcd is the same of the plugin etcd, which is a program of its own.
 const MainEtcd = Main + "-etcd"
@@ -160,6 +164,15 @@ func Row(all plugin.Table, name string, dirs []string) *plugin.Descriptor {
 // Rows returns Row for all names that configurations have.
 func Rows(all plugin.Table, dirs []string) func(name string) *plugin.Descriptor {
 	return func(name string) *plugin.Descriptor { return Row(all, name, dirs) }
+}
+
+// Has reports whether a file is a whole program of ours that has a plugin.
+func (f *File) Has(name string) bool {
+	main := Main
+	if name == shared.Plugin {
+		main = MainEtcd
+	}
+	return f.Build == main && f.Version() != ""
 }
 
 var referencePlugin = regexp.MustCompile(`/plugins/(?:main|ipam|meta)/([^/]+)$`)

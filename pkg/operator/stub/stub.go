@@ -56,7 +56,7 @@ func Make(cnictl []byte, wholes ...string) ([]byte, error) {
 		return nil, errors.New("it has no code of stubs; is it a cnictl?")
 	}
 	list := strings.Join(wholes, "\x00") + "\x00\x00"
-	said := fmt.Sprintf(`{"cniVersion":"1.0.0","code":5,"msg":"%s is not beside this file, which runs it","details":"install the plugins again: cnictl install --dir DIR"}`, wholes[0])
+	said := fmt.Sprintf(`{"cniVersion":"1.0.0","code":5,"msg":"%s, which this file runs, is not beside it, or can't be executed","details":"cnictl doctor says which; or install again: cnictl install --dir DIR"}`, wholes[0])
 	if names+len(list) > message || len(said) >= messageLen {
 		return nil, fmt.Errorf("the names %q are too long for a stub", wholes)
 	}

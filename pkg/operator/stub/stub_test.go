@@ -98,6 +98,8 @@ func testStub(t *testing.T, arch string, program []byte) {
 		{"a stub that was written over cnibox does not run itself", map[string]file{"cnibox": made, "host-local": marked}, "host-local: ./bridge one two VALUE=3\n"},
 		{"a foreign host-local does not run", map[string]file{"host-local": foreign}, "code"},
 		{"another program as host-local does not run", map[string]file{"host-local": program}, "code"},
+		{"a text with the mark does not run", map[string]file{"host-local": file("#!/bin/sh\n##\xF6\necho foreign\n")}, "code"},
+		{"the mark of the file before does not count", map[string]file{"cnibox": append(file("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\xF6"), 0), "host-local": file("#!/bin/ls\n")}, "code"},
 		{"an empty host-local does not run", map[string]file{"host-local": nil}, "code"},
 		{"stubs alone", map[string]file{"host-local": made, "cnibox": made}, "code"},
 		{"nothing beside it", nil, "code"},
@@ -124,7 +126,7 @@ func testStub(t *testing.T, arch string, program []byte) {
 				}
 				return
 			}
-			if err == nil || !strings.HasPrefix(out, `{"cniVersion":"1.0.0","code":5,"msg":"cnibox is not beside`) || !strings.HasSuffix(out, "}"+strings.Repeat(" ", messageLen-1-len(strings.TrimSpace(out)))+"\n") {
+			if err == nil || !strings.HasPrefix(out, `{"cniVersion":"1.0.0","code":5,"msg":"cnibox, which this file runs, is not beside it`) || !strings.HasSuffix(out, "}"+strings.Repeat(" ", messageLen-1-len(strings.TrimSpace(out)))+"\n") {
 				t.Errorf("got %q, %v; want an error of CNI", out, err)
 			}
 		})

@@ -22,6 +22,9 @@ TEXT ·text(SB), NOSPLIT|NOFRAME, $0
 	SET(4000, A3)
 	CALL_KERNEL(SYS_readlinkat)
 	IF_LESS(RESULT, 1, fail)
+	IF_LESS(RESULT, 4000, whole)	// else it may have been cut
+	GO(fail)
+whole:
 	ADD_TO(PATH, RESULT, END)
 slash:
 	ADD_CONST(-1, END)
@@ -45,11 +48,15 @@ letter:
 
 	SET(-100, A0)
 	COPY(PATH, A1)
-	SET(0, A2)	// O_RDONLY
+	SET(O_NONBLOCK, A2)
 	SET(0, A3)
 	CALL_KERNEL(SYS_openat)
 	IF_LESS(RESULT, 0, other)
 	COPY(RESULT, TO)
+	COPY(PATH, A1)
+	ADD_CONST(MARK, A1)
+	SET(0, BYTE_READ)	// of the file before
+	STORE_BYTE(BYTE_READ, A1)
 	COPY(TO, A0)
 	COPY(PATH, A1)
 	ADD_CONST(HEAD, A1)
@@ -61,6 +68,8 @@ letter:
 	IF_IS(BYTE_READ, IS_STUB, other)
 	IF_IS(NEEDS_MARK, 0, run)
 	IF_NOT(BYTE_READ, IS_WHOLE, other)
+	LOAD_BYTE(HEAD, PATH, BYTE_READ)
+	IF_NOT(BYTE_READ, 127, other)	// ELF begins so
 run:
 	COPY(PATH, A0)
 	COPY(ARGV, A1)

@@ -38,4 +38,6 @@
 #define SYS_openat	257
 #define SYS_readlinkat	267
 
+#define O_NONBLOCK	0x800
+
 #include "text.h"

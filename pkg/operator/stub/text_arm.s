@@ -38,4 +38,6 @@
 #define SYS_openat	322
 #define SYS_readlinkat	332
 
+#define O_NONBLOCK	0x800
+
 #include "text.h"

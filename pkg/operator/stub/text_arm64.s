@@ -37,4 +37,6 @@
 #define SYS_openat	56
 #define SYS_readlinkat	78
 
+#define O_NONBLOCK	0x800
+
 #include "text.h"

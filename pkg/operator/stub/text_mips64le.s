@@ -38,4 +38,6 @@
 #define SYS_openat	5247
 #define SYS_readlinkat	5257
 
+#define O_NONBLOCK	0x80
+
 #include "text.h"

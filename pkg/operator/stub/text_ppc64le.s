@@ -38,4 +38,6 @@
 #define SYS_openat	286
 #define SYS_readlinkat	296
 
+#define O_NONBLOCK	0x800
+
 #include "text.h"

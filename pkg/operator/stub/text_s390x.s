@@ -37,4 +37,6 @@
 #define SYS_openat	288
 #define SYS_readlinkat	298
 
+#define O_NONBLOCK	0x800
+
 #include "text.h"

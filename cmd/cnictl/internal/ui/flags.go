@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,9 +107,27 @@ func (d *directories) Set(paths string) error {
 
 // AddNetworkFlag gives a command the flag that limits it to a network.
 func AddNetworkFlag(cmd *cobra.Command, name *string, does string) {
-	cmd.Flags().StringVar(name, "network", "", does)
+	cmd.Flags().Var((*networkName)(name), "network", does)
 	Complete(cmd, "network", CompleteNetwork)
 }
+
+// networkName is the value of --network. An empty one, such as of a variable of a script that is not set, would mean all networks.
+type networkName string
+
+// Set implements pflag.Value.
+func (n *networkName) Set(value string) error {
+	if value == "" {
+		return errors.New("no network is named; without --network it is all of them")
+	}
+	*n = networkName(value)
+	return nil
+}
+
+// String implements pflag.Value.
+func (n *networkName) String() string { return string(*n) }
+
+// Type implements pflag.Value.
+func (n *networkName) Type() string { return "string" }
 
 // NetworkArgument takes one argument at most, which is short for the flag --network.
 func NetworkArgument(cmd *cobra.Command, args []string) error {

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+	"github.com/cnibox/cnibox/pkg/process/layout"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
 const (
-	manifestFile  = ".cnibox.json"
+	manifestFile  = pluginfile.Manifest
 	lockFile      = ".cnibox-lock" // root's alone: anybody can lock what anybody can read
 	replacedDir   = ".cnibox-replaced"
 	stagingPrefix = ".cnibox-staging-"
@@ -112,6 +114,34 @@ func (d *directory) foreign(name string) (string, error) {
 		return "", nil
 	}
 	return f.String(), nil
+}
+
+// isDamaged reports whether a file is no program any more, whoever made it: it is empty, cut short, or a link that leads nowhere.
+func (d *directory) isDamaged(name string) bool {
+	path := d.join(name)
+	info, err := os.Stat(path)
+	if err != nil {
+		link, err := os.Lstat(path)
+		return err == nil && link.Mode().Type() == fs.ModeSymlink
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return info.Mode().IsRegular()
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	head := make([]byte, elf.EI_NIDENT)
+	n, _ := file.ReadAt(head, 0)
+	if n < len(head) || string(head[:len(elf.ELFMAG)]) != elf.ELFMAG {
+		return false // a script, perhaps
+	}
+	if layout.KindOf(head) != layout.Other {
+		return true // it says that it is ours, and is not known as ours: it is not whole
+	}
+	_, err = elf.NewFile(file)
+	return err != nil
 }
 
 // backUp gives the file of somebody else that is about to be replaced a second name.

@@ -91,7 +91,7 @@ there.`,
 				return err
 			}
 		}
-		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), pluginfile.EtcdBinary)); err != nil && !cmd.Flags().Changed("only") {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), pluginfile.EtcdBinary)); err != nil && !cmd.Flags().Changed("only") && !repair {
 			o.Names = slices.DeleteFunc(o.Names, func(name string) bool { return name == Etcd })
 		}
 		r, err := Install(o)

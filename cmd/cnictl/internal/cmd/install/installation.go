@@ -161,6 +161,9 @@ func installPlugins(o Options) (*Report, error) {
 		return r, nil
 	}
 	for _, name := range files {
+		if isSame(staging, d.path, name) {
+			continue
+		}
 		if slices.Contains(r.Replaced, name) {
 			err = d.backUp(name)
 		}
@@ -213,6 +216,9 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 	var inTheWay []string
 	for _, name := range append(binaries(wanted), wanted...) {
 		foreign, err := d.foreign(name)
+		if installed != nil && (isBinary(name) || slices.Contains(installed, name)) && d.isDamaged(name) {
+			foreign = "" // nobody else has written that
+		}
 		r.others[name] = foreign
 		switch {
 		case err != nil:

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 )
 
 // Removal is what Uninstall did.
@@ -88,6 +89,10 @@ func (d *directory) takeAway(name string, r *Removal) error {
 		}
 		r.Files = append(r.Files, f)
 		return nil
+	}
+	if old := pluginfile.Identify(saved); old != nil && old.Origin == pluginfile.Ours { // an older version took it for somebody's
+		hasSaved = false
+		_ = os.Remove(saved)
 	}
 	if hasSaved {
 		f.Outcome = ui.Restored
