@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
@@ -167,6 +168,8 @@ func Arguments(least, most int) cobra.PositionalArgs {
 		switch {
 		case len(args) < least:
 			return Usagef("an argument is missing: %s", cmd.UseLine())
+		case slices.Contains(args[:min(len(args), most)], ""): // such as a variable of a script that is not set
+			return Usagef("an argument is empty: %s", cmd.UseLine())
 		case len(args) > most:
 			return Usagef("%q is one argument too many: %s", args[most], cmd.UseLine())
 		}
