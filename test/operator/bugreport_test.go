@@ -150,7 +150,7 @@ func TestBugreport(t *testing.T) {
 	b.has("metrics.prom", `cnibox_attachments{network="demo",state="gone"} 1`)
 	b.has("log-status.json", `"on": true`)
 	b.has("log.json", `"plugin": "portmap"`, `"containerID": "db"`, `"10.88.0.4/24"`)
-	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"sha256"`, `"is": "cnibox"`, `"version": "v`, `path\tgithub.com/cnibox/cnibox/cmd/cnibox\n`)
+	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"runs": "/opt/cni/bin/cnibox"`, `"sha256"`, `"is": "cnibox"`, `"version": "v`, `path\tgithub.com/cnibox/cnibox/cmd/cnibox\n`)
 	b.has("network/host.json", `"name": "demo0"`, `10.88.0.1/24`, `"kind": "veth"`)
 	b.has("nftables.txt", "table inet cnibox", "demo/web/eth0")
 	b.has("programs/ip-link.txt", "$ ip -d -s link\n", "demo0", "bridge forward_delay")

@@ -88,7 +88,7 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 					continue
 				}
 				seen = append(seen, part.Named)
-				id := files[0].ID()
+				id := files[0].Program().ID()
 				if _, known := versions[id]; !known {
 					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
 					first[id] = files[0].Path

@@ -185,11 +185,16 @@ func (f *File) Plugin() string {
 	return ""
 }
 
-// ID is the same for files that are one, by hard or symbolic links, or by stubs.
-func (f *File) ID() string {
+// Program returns the file that is run: for a stub another one, unless it finds none.
+func (f *File) Program() *File {
 	if f.Runs != nil {
-		return f.Runs.ID()
+		return f.Runs
 	}
+	return f
+}
+
+// ID is the same for files that are one, by hard or symbolic links.
+func (f *File) ID() string {
 	stat := f.Info.Sys().(*syscall.Stat_t)
 	return fmt.Sprint(stat.Dev, ":", stat.Ino)
 }

@@ -18,6 +18,7 @@ import (
 type pluginFile struct {
 	File     string    `json:"file"`
 	Target   string    `json:"target,omitempty"` // of a link
+	Runs     string    `json:"runs,omitempty"`   // of a stub
 	Bytes    int64     `json:"bytes"`
 	Mode     string    `json:"mode"`
 	Modified time.Time `json:"modified"`
@@ -53,7 +54,12 @@ func describePlugin(path string, known map[string]pluginFile) pluginFile {
 	if f != nil {
 		var isKnown bool
 		if p, isKnown = known[f.ID()]; !isKnown {
-			p = pluginFile{Bytes: f.Info.Size(), Mode: f.Info.Mode().String(), Modified: f.Info.ModTime().UTC(), Is: f.String(), Version: f.Version(), SHA256: fmt.Sprintf("%x", f.Sum())}
+			p = pluginFile{Bytes: f.Info.Size(), Mode: f.Info.Mode().String(), Modified: f.Info.ModTime().UTC(), Is: f.String()}
+			if f.Runs != nil {
+				p.Runs, p.Version = f.Runs.Path, describePlugin(f.Runs.Path, known).Version
+			} else {
+				p.Version, p.SHA256 = f.Version(), fmt.Sprintf("%x", f.Sum())
+			}
 			if build, err := buildinfo.ReadFile(path); err == nil {
 				build.Deps = nil
 				p.Built = build.String()
