@@ -170,10 +170,10 @@ func TestSecure(t *testing.T) {
 		code  uint
 		words string
 	}{
-		{"a wrong password", n.with("passwordFile", "/run/tls/wrong"), 999, "etcd refuses"},
-		{"an unknown user", n.with("username", "nobody"), 999, "etcd refuses"},
-		{"no user", n.with("username", "").with("passwordFile", ""), 999, "etcd refuses"},
-		{"another prefix", n.with("prefix", "/other"), 999, "etcd refuses"},
+		{"a wrong password", n.with("passwordFile", "/run/tls/wrong"), 7, "etcd refuses"},
+		{"an unknown user", n.with("username", "nobody"), 7, "etcd refuses"},
+		{"no user", n.with("username", "").with("passwordFile", ""), 7, "etcd refuses"},
+		{"another prefix", n.with("prefix", "/other"), 7, "etcd refuses"},
 		{"no file", n.with("caFile", "/run/tls/none"), 7, "/run/tls/none"},
 		{"a password that others can read", n.with("passwordFile", "/run/tls/open"), 7, "(mode 644)"},
 		{"a password over http", n.with("endpoints", []string{"http://" + h.address + ":2379"}), 7, "over http"},
