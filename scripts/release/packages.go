@@ -6,70 +6,137 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/goreleaser/nfpm/v2"
+	_ "github.com/goreleaser/nfpm/v2/apk"
+	_ "github.com/goreleaser/nfpm/v2/arch"
 	_ "github.com/goreleaser/nfpm/v2/deb"
 	contents "github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/process/box"
 )
 
 const maintainer = "The cnibox maintainers <cnibox@users.noreply.github.com>"
 
-// packages makes for each architecture two packages for Debian, and the same two for Fedora: cnibox, and cnibox-opt with the plugins in /opt/cni/bin.
+// kind is a kind of packages.
+type kind struct {
+	format    string // nfpm's
+	place     place
+	reference string // what the distributions call the package of the reference plugins
+	release   string // what the version ends in
+}
+
+var kinds = []kind{
+	{"deb", ofDebian, "containernetworking-plugins", "-1"},
+	{"rpm", ofFedora, "containernetworking-plugins", "-1"},
+	{"apk", ofFedora, "cni-plugins", "-r1"},
+	{"archlinux", ofArchLinux, "cni-plugins", "-1"},
+}
+
+// packages makes for each architecture and kind of system four packages: cnibox has the plugins, and cnibox-opt has them in /opt/cni/bin, cnibox-etcd
+// the plugin that is a program of its own, and cnictl the operator's tool.
 func packages(r Release) error {
 	for _, arch := range r.Arches {
-		for _, format := range []string{"deb", "rpm"} {
+		for _, k := range kinds {
 			dir, err := os.MkdirTemp("", "cnibox-package-")
 			if err != nil {
 				return err
 			}
 			defer os.RemoveAll(dir)
-			if err := cmp.Or(inUsr(r, arch, format, dir), inOpt(r, arch, format, dir)); err != nil {
-				return fmt.Errorf("%s for %s: %w", format, arch, err)
+			if err := k.write(r, arch, dir); err != nil {
+				return fmt.Errorf("%s for %s: %w", k.format, arch, err)
 			}
 		}
 	}
 	return nil
 }
 
-// inUsr makes cnibox. What depends on the package of the reference plugins is content with this one, which takes its place.
-func inUsr(r Release, arch, format, dir string) error {
-	list, err := system(r, arch, map[string]place{"deb": ofDebian, "rpm": ofFedora}[format])
+func (k kind) write(r Release, arch, dir string) error {
+	all, err := system(r, arch, k.place)
 	if err != nil {
 		return err
 	}
-	info := packageInfo(r, arch, format, "cnibox", `CNI plugins in one binary, and cnictl
+	opt, err := pluginFiles(r, arch, false)
+	if err != nil {
+		return err
+	}
+	for i := range opt {
+		opt[i].name = "opt/cni/bin/" + opt[i].name
+	}
+	// What depends on the package of the reference plugins is content with this one, which takes its place.
+	cnibox := packageInfo(r, arch, k.format, "cnibox", `CNI plugins in one binary
 All plugins that connect the containers of a node to its networks: bridge,
 host-local, portmap, firewall and the others of the reference package, under
 the same names and with the same configuration. podman, buildah, CRI-O and
-nerdctl find them. cnictl shows, checks and repairs the networks.`)
-	info.Provides = []string{is(format, "containernetworking-plugins", replaced()), is(format, "container-network-stack", "1")}
-	info.Conflicts = []string{"containernetworking-plugins"}
-	info.Replaces = info.Conflicts
-	info.Suggests = []string{"iptables"}
-	return cmp.Or(addScripts(r, info, dir), writePackage(r, info, list, format, dir))
-}
-
-// inOpt makes cnibox-opt: the same plugins once more, as a pod may see that directory alone. It stands for the package that the kubelet's depends on.
-func inOpt(r Release, arch, format, dir string) error {
-	list, err := pluginsIn(r, arch, "opt/cni/bin")
-	if err != nil {
-		return err
-	}
-	info := packageInfo(r, arch, format, "cnibox-opt", `CNI plugins in /opt/cni/bin
+nerdctl find them.`)
+	cnibox.Provides = []string{k.is(k.reference, replaced()), k.is("container-network-stack", "1")}
+	k.takePlace(cnibox, k.reference)
+	cnibox.Suggests = []string{"cnictl", "iptables"}
+	cnictl := packageInfo(r, arch, k.format, "cnictl", `Shows, checks and repairs the networks of containers
+The operator's tool of cnibox: which container has which address and port, what
+is wrong on a node, and how it is put right. It attaches containers by hand,
+captures their packets, and runs the agent.`)
+	etcd := packageInfo(r, arch, k.format, "cnibox-etcd", `CNI plugin that shares addresses between hosts by etcd
+The IPAM plugin etcd of cnibox, which is a program of its own.`)
+	etcd.Depends = []string{k.is("cnibox", version(r)+k.release)}
+	// A pod may see that directory alone.
+	inOpt := packageInfo(r, arch, k.format, "cnibox-opt", `CNI plugins in /opt/cni/bin
 The plugins of cnibox in the directory in which containerd and the kubelet look
 for them, if they are not configured otherwise.`)
-	info.Depends = []string{is(format, "cnibox", version(r)+"-1")}
-	info.Provides = []string{is(format, "kubernetes-cni", replaced())}
-	info.Conflicts = []string{"kubernetes-cni"}
-	info.Replaces = info.Conflicts
-	return writePackage(r, info, list, format, dir)
+	inOpt.Depends = etcd.Depends
+	inOpt.Provides = []string{k.is("kubernetes-cni", replaced())}
+	k.takePlace(inOpt, "kubernetes-cni")
+	return cmp.Or(
+		addScripts(cnibox, r, dir, all), writePackage(r, cnibox, packageOf(cnibox.Name, all), k.format, dir),
+		addScripts(cnictl, r, dir, all), writePackage(r, cnictl, packageOf(cnictl.Name, all), k.format, dir),
+		writePackage(r, etcd, packageOf(etcd.Name, all), k.format, dir),
+		writePackage(r, inOpt, append(opt, packageOf(inOpt.Name, all)...), k.format, dir),
+	)
+}
+
+// packageOf returns a package's part of what a system has. Each has the licences of what is linked into it.
+func packageOf(name string, all []entry) (list []entry) {
+	for _, e := range all {
+		isLicence := path.Base(e.name) == "LICENSE" || path.Base(e.name) == noticesFile
+		switch {
+		case ownerOf(e.name) == name:
+			list = append(list, e)
+		case isLicence:
+			e.name = path.Join(path.Dir(path.Dir(e.name)), name, path.Base(e.name))
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// ownerOf returns the package that has a file.
+func ownerOf(file string) string {
+	base := path.Base(file)
+	isUnit, isOfDHCP := strings.HasPrefix(file, "usr/lib/systemd/system/"), strings.HasPrefix(base, "cnibox-dhcp.")
+	switch {
+	case strings.HasSuffix(path.Dir(file), "/cni") && (base == pluginfile.EtcdBinary || base == shared.Plugin):
+		return "cnibox-etcd"
+	case strings.Contains(base, "cnictl"), isUnit && !isOfDHCP:
+		return "cnictl"
+	}
+	return "cnibox"
+}
+
+// takePlace has a package stand in the place of another one. Debian's tools remove that one then; rpm and pacman would do so for everybody who only
+// upgrades, if the package said that it replaces the other.
+func (k kind) takePlace(info *nfpm.Info, other string) {
+	info.Conflicts = []string{other}
+	if k.format == "deb" {
+		info.Replaces = info.Conflicts
+	}
 }
 
 // replaced returns the version of the reference plugins that cnibox stands for.
@@ -84,11 +151,14 @@ func version(r Release) string {
 }
 
 // is names a package in this version and no other.
-func is(format, name, version string) string {
-	if format == "deb" {
+func (k kind) is(name, version string) string {
+	switch k.format {
+	case "deb":
 		return fmt.Sprintf("%s (= %s)", name, version)
+	case "rpm":
+		return fmt.Sprintf("%s = %s", name, version)
 	}
-	return fmt.Sprintf("%s = %s", name, version)
+	return name + "=" + version
 }
 
 func packageInfo(r Release, arch, format, name, text string) *nfpm.Info {
@@ -101,7 +171,7 @@ func packageInfo(r Release, arch, format, name, text string) *nfpm.Info {
 			RPM: nfpm.RPM{Compression: "zstd", BuildHost: "localhost"},
 		},
 	}
-	if format == "rpm" { // Debian has it in the file copyright
+	if format != "deb" { // Debian has it in the file copyright
 		info.License = "Apache-2.0"
 	}
 	return info
@@ -134,22 +204,20 @@ License: Apache-2.0
  On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.
 `
 
-// addScripts has a package run what is in dist/packages. Their only parameter is the list of units.
-func addScripts(r Release, info *nfpm.Info, dir string) error {
-	units, err := os.ReadDir(filepath.Join(r.Source, "dist/systemd"))
-	if err != nil {
-		return err
-	}
+// addScripts has a package run what is in dist/packages. Their only parameter is the list of the package's units.
+func addScripts(info *nfpm.Info, r Release, dir string, all []entry) error {
 	var names []string
-	for _, u := range units {
-		names = append(names, u.Name())
+	for _, e := range packageOf(info.Name, all) {
+		if strings.HasPrefix(e.name, "usr/lib/systemd/system/") {
+			names = append(names, path.Base(e.name))
+		}
 	}
 	for name, at := range map[string]*string{"postinst": &info.Scripts.PostInstall, "prerm": &info.Scripts.PreRemove} {
 		text, err := os.ReadFile(filepath.Join(r.Source, "dist/packages", name))
 		if err != nil {
 			return err
 		}
-		*at = filepath.Join(dir, name)
+		*at = filepath.Join(dir, info.Name+"."+name)
 		text = bytes.ReplaceAll(text, []byte("@UNITS@"), []byte(strings.Join(names, " ")))
 		if err := os.WriteFile(*at, text, 0o755); err != nil {
 			return err
@@ -160,7 +228,7 @@ func addScripts(r Release, info *nfpm.Info, dir string) error {
 
 // ownDirs are directories that may be of nobody else: rpm leaves them when a package goes, if it is not told.
 var ownDirs = []string{"opt/cni", "opt/cni/bin", "usr/lib/cni", "usr/libexec/cni", "usr/lib/NetworkManager", "usr/lib/NetworkManager/conf.d",
-	"usr/share/doc/cnibox", "usr/share/doc/cnibox-opt", "usr/share/licenses/cnibox"}
+	"usr/share/doc/cnibox", "usr/share/licenses/cnibox", "usr/share/licenses/cnictl", "usr/share/licenses/cnibox-etcd", "usr/share/licenses/cnibox-opt"}
 
 // writePackage writes a package under the name that its kind of system gives it. nfpm takes what is in it from files.
 func writePackage(r Release, info *nfpm.Info, list []entry, format, dir string) error {

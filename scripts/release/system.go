@@ -24,9 +24,10 @@ type place struct {
 }
 
 var (
-	ofDebian = place{plugins: []string{"usr/lib/cni"}, zsh: "usr/share/zsh/vendor-completions", licences: "usr/share/doc/cnibox", packedDocs: true}
-	ofFedora = place{plugins: []string{"usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
-	ofAny    = place{plugins: []string{"usr/lib/cni", "usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
+	ofDebian    = place{plugins: []string{"usr/lib/cni"}, zsh: "usr/share/zsh/vendor-completions", licences: "usr/share/doc/cnibox", packedDocs: true}
+	ofFedora    = place{plugins: []string{"usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
+	ofArchLinux = place{plugins: []string{"usr/lib/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
+	ofAny       = place{plugins: []string{"usr/lib/cni", "usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
 )
 
 // system returns what a system has of cnibox: cnictl, the plugins, units and other settings, and what is to be read.
