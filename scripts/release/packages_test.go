@@ -78,7 +78,7 @@ func TestPackagesTakeThePlaceOfOthers(t *testing.T) {
 		{"cnibox-[0-9]*.rpm", `rpm -qp --provides "$0" | grep network; rpm -qp --conflicts --obsoletes "$0"`, "containernetworking-plugins = 1.9.1\ncontainer-network-stack = 1\ncontainernetworking-plugins\n"},
 		{"cnibox-opt-*.rpm", `rpm -qp --provides --conflicts --obsoletes --requires "$0" | grep -e kubernetes -e "cnibox ="`, "kubernetes-cni = 1.9.1\nkubernetes-cni\ncnibox = 0.1.0-1\n"},
 		{"cnibox_*.apk", `tar -xzOif "$0" .PKGINFO | grep -e ^provides -e ^replaces`, "provides = cni-plugins=1.9.1\nprovides = container-network-stack=1\n"},
-		{"cnibox-[0-9]*.pkg.tar.zst", `unzstd <"$0" | tar xO .PKGINFO | grep -e ^provides -e ^conflict -e ^replaces`, "provides = cni-plugins=1.9.1\nprovides = container-network-stack=1\nconflict = cni-plugins\n"},
+		{"cnibox-[0-9]*.pkg.tar.zst", `unzstd <"$0" | tar xO .PKGINFO | grep -e ^provides -e ^conflict -e ^replaces`, "conflict = cni-plugins\nprovides = cni-plugins=1.9.1\nprovides = container-network-stack=1\n"},
 	} {
 		for _, path := range artefacts(t, c.artefact) {
 			got, err := exec.Command("bash", "-c", c.query, path).Output()

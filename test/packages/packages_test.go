@@ -7,37 +7,37 @@ import (
 
 // TestDebian has cnibox take the place of Debian's plugins, a newer cnibox that of the first, and Debian's plugins theirs again, with pods on their network.
 func TestDebian(t *testing.T) {
-	s := newSystem(t, "cnibox_*_amd64.deb", "cnibox-opt_*_amd64.deb")
+	s := newSystem(t, "cnibox_*_amd64.deb", "cnictl_*_amd64.deb", "cnibox-etcd_*_amd64.deb", "cnibox-opt_*_amd64.deb")
 	before := s.files()
 	debians := "/root/cnictl --bin-dir /usr/lib/cni"
 	s.attach(debians, "old")
 
-	s.run("apt-get install -y /root/cnibox_*.deb /root/cnibox-opt_*.deb")
-	if has := s.run("dpkg-query -W -f '${db:Status-Status} ${Package}\n' podman containernetworking-plugins cnibox cnibox-opt | grep ^installed"); has !=
-		"installed cnibox\ninstalled cnibox-opt\ninstalled podman\n" {
+	s.run("apt-get install -y /root/cnibox_*.deb /root/cnictl_*.deb /root/cnibox-etcd_*.deb /root/cnibox-opt_*.deb")
+	if has := s.run("dpkg-query -W -f '${db:Status-Status} ${Package}\n' podman containernetworking-plugins cnibox cnibox-etcd cnibox-opt cnictl | grep ^installed"); has !=
+		"installed cnibox\ninstalled cnibox-etcd\ninstalled cnibox-opt\ninstalled cnictl\ninstalled podman\n" {
 		t.Errorf("after the installation:\n%s", has)
 	}
 	if version := s.run("cnictl --version; /usr/lib/cni/bridge --version 2>&1"); strings.Count(version, "cnibox") < 2 {
 		t.Errorf("cnictl and the bridge are not cnibox's:\n%s", version)
 	}
-	s.run("dpkg --audit; dpkg --verify cnibox cnibox-opt")
+	s.run("dpkg --audit; dpkg --verify cnibox cnictl cnibox-etcd cnibox-opt")
 	s.run("systemd-analyze verify $(ls /usr/lib/systemd/system/cnibox-* | sed 's/@/@boot/')")
 	s.run("systemctl enable cnibox-gc.timer cnibox-dhcp.socket")
 	s.check("cnictl", "old")
 	s.attach("cnictl", "new")
 
-	s.run(`for name in cnibox cnibox-opt; do
+	s.run(`for name in cnibox cnictl cnibox-etcd cnibox-opt; do
 			dpkg-deb -R /root/${name}_*.deb /tmp/$name
 			sed -i 's/\(cnibox (= \|^Version: \)\(.*\)-1/\1\2-2/' /tmp/$name/DEBIAN/control
 			dpkg-deb -Zgzip -b /tmp/$name /tmp/$name.deb
 		done
-		dpkg -i /tmp/cnibox.deb /tmp/cnibox-opt.deb
+		dpkg -i /tmp/cnibox.deb /tmp/cnictl.deb /tmp/cnibox-etcd.deb /tmp/cnibox-opt.deb
 		systemctl is-enabled cnibox-gc.timer`)
 	s.check("cnictl --bin-dir /opt/cni/bin", "old", "new")
 	s.check("cnictl --bin-dir /usr/lib/cni", "old", "new")
 	s.detach("cnictl", "old", "new")
 
-	s.run(`apt-get install -y /root/containernetworking-plugins_*.deb; dpkg --purge cnibox cnibox-opt; dpkg -s podman
+	s.run(`apt-get install -y /root/containernetworking-plugins_*.deb; dpkg --purge cnibox cnictl cnibox-etcd cnibox-opt; dpkg -s podman
 		mkdir -p /opt`) // dpkg takes a directory that is empty then, and this one is of no package
 	s.wantFiles(before)
 	s.attach(debians, "again")
@@ -46,7 +46,7 @@ func TestDebian(t *testing.T) {
 
 // TestFedora has rpm install, replace and remove cnibox, with pods on its network. What it needs of Fedora is rpm itself.
 func TestFedora(t *testing.T) {
-	s := newSystem(t, "cnibox-[0-9]*.x86_64.rpm", "cnibox-opt-*.x86_64.rpm")
+	s := newSystem(t, "cnibox-[0-9]*.x86_64.rpm", "cnictl-[0-9]*.x86_64.rpm", "cnibox-etcd-[0-9]*.x86_64.rpm", "cnibox-opt-*.x86_64.rpm")
 	s.run("mkdir -p /usr/share/licenses /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions") // Fedora's package filesystem has them
 	before := s.files()
 	rpm := func(args string) {
@@ -54,15 +54,15 @@ func TestFedora(t *testing.T) {
 		s.host.MustRun(t, "sh", "-exc", "rpm --root "+s.root+" --dbpath /var/lib/rpm "+args)
 	}
 	rpm("--initdb")
-	rpm("--nodeps -i " + s.root + "/root/cnibox-[0-9]*.rpm")
+	rpm("--nodeps -i " + s.root + "/root/cnibox-[0-9]*.rpm " + s.root + "/root/cnictl-[0-9]*.rpm")
 	s.attach("cnictl", "old")
 	rpm("--nodeps -i " + s.root + "/root/cnibox-opt-*.rpm")
-	rpm("--nodeps -U --replacepkgs " + s.root + "/root/cnibox-*.rpm")
-	rpm("-V cnibox cnibox-opt")
+	rpm("--nodeps -U --replacepkgs " + s.root + "/root/cnibox-*.rpm " + s.root + "/root/cnictl-*.rpm")
+	rpm("-V cnibox cnictl cnibox-etcd cnibox-opt")
 	s.attach("cnictl", "new")
 	s.check("/root/cnictl --bin-dir /usr/libexec/cni", "old", "new")
 	s.detach("cnictl", "old", "new")
-	rpm("--nodeps -e cnibox cnibox-opt")
+	rpm("--nodeps -e cnibox cnictl cnibox-etcd cnibox-opt")
 	s.wantFiles(before)
 }
 
