@@ -173,7 +173,7 @@ var (
 		Remedy:  "`cnictl install --dir DIR --only NAMES`"})
 )
 
-// fileNames are the paths of each file of ours, by the file and by what they stand for: a plugin, or "" for a program.
+// fileNames are the paths of each file of cnibox, by the file and by what they stand for: a plugin, or "" for a program.
 type fileNames map[os.FileInfo]map[string]string
 
 // add adds a plugin's path, and the programs beside it. Others' plugins, such as k3s', may be one file by design.

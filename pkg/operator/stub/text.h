@@ -14,7 +14,7 @@ TEXT ·text(SB), NOSPLIT|NOFRAME, $0
 	// make.go looks for these words.
 	DATA4(0xC9C9C9C9); DATA4(0xB0B0B0B0); DATA4(0xC5C5C5C5); DATA4(0xA1A1A1A1)
 
-	// PATH is where this file is, with a / at its end.
+	// PATH is where this file is, with a / at its end. START makes room for it on the stack, out of the linker's sight: it would ask for a check.
 	START
 	SET(-100, A0)	// AT_FDCWD
 	ADDRESS(EXE, A1)

@@ -1,7 +1,7 @@
 #include "textflag.h"
 
 // System V ABI, AMD64 supplement, 3.4.1: the stack of a new process. syscall(2) names the registers of a call.
-#define START	MOVQ (SP), AX; LEAQ 8(SP), ARGV; LEAQ 8(ARGV)(AX*8), ENVP; SUBQ $8192, SP; MOVQ SP, PATH
+#define START	MOVQ (SP), AX; LEAQ 8(SP), ARGV; LEAQ 8(ARGV)(AX*8), ENVP; MOVQ SP, PATH; SUBQ $8192, PATH; MOVQ PATH, SP
 #define A0	DI
 #define A1	SI
 #define A2	DX

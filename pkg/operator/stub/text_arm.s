@@ -1,7 +1,7 @@
 #include "textflag.h"
 
 // A constant that is no byte, shifted by an even number of bits, would stand behind the function (R15-relative), where it is not cut out.
-#define START	MOVW (R13), R0; ADD $4, R13, ARGV; ADD R0<<2, ARGV, ENVP; ADD $4, ENVP; SUB $8192, R13; MOVW R13, PATH
+#define START	MOVW (R13), R0; ADD $4, R13, ARGV; ADD R0<<2, ARGV, ENVP; ADD $4, ENVP; MOVW R13, PATH; SUB $8192, PATH; MOVW PATH, R13
 #define A0	R0
 #define A1	R1
 #define A2	R2

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-#define START	MOVD (RSP), R9; ADD $8, RSP, ARGV; ADD R9<<3, ARGV, ENVP; ADD $8, ENVP; SUB $8192, RSP; MOVD RSP, PATH
+#define START	MOVD (RSP), R9; ADD $8, RSP, ARGV; ADD R9<<3, ARGV, ENVP; ADD $8, ENVP; MOVD RSP, PATH; SUB $8192, PATH; MOVD PATH, RSP
 #define A0	R0
 #define A1	R1
 #define A2	R2

@@ -1,7 +1,7 @@
 #include "textflag.h"
 
 // A call that fails sets R7, and returns the error's number without a sign. JMP would be to an absolute address.
-#define START	MOVV (R29), R8; ADDVU $8, R29, ARGV; SLLV $3, R8; ADDVU R8, ARGV, ENVP; ADDVU $8, ENVP; ADDVU $-8192, R29; MOVV R29, PATH
+#define START	MOVV (R29), R8; ADDVU $8, R29, ARGV; SLLV $3, R8; ADDVU R8, ARGV, ENVP; ADDVU $8, ENVP; ADDVU $-8192, R29, PATH; MOVV PATH, R29
 #define A0	R4
 #define A1	R5
 #define A2	R6

@@ -1,7 +1,7 @@
 #include "textflag.h"
 
 // A call that fails sets the summary overflow, and returns the error's number without a sign.
-#define START	MOVD (R1), R3; ADD $8, R1, ARGV; SLD $3, R3, ENVP; ADD ARGV, ENVP; ADD $8, ENVP; ADD $-8192, R1; MOVD R1, PATH
+#define START	MOVD (R1), R3; ADD $8, R1, ARGV; SLD $3, R3, ENVP; ADD ARGV, ENVP; ADD $8, ENVP; ADD $-8192, R1, PATH; MOVD PATH, R1
 #define A0	R3
 #define A1	R4
 #define A2	R5

@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-#define START	MOV (X2), X5; ADD $8, X2, ARGV; SLL $3, X5; ADD X5, ARGV, ENVP; ADD $8, ENVP; MOV $-8192, X5; ADD X5, X2; MOV X2, PATH
+#define START	MOV (X2), X5; ADD $8, X2, ARGV; SLL $3, X5; ADD X5, ARGV, ENVP; ADD $8, ENVP; MOV $-8192, X5; ADD X5, X2, PATH; MOV PATH, X2
 #define A0	X10
 #define A1	X11
 #define A2	X12

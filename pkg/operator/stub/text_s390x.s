@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-#define START	MOVD (R15), R1; ADD $8, R15, ARGV; SLD $3, R1; ADD R1, ARGV, ENVP; ADD $8, ENVP; ADD $-8192, R15; MOVD R15, PATH
+#define START	MOVD (R15), R1; ADD $8, R15, ARGV; SLD $3, R1; ADD R1, ARGV, ENVP; ADD $8, ENVP; ADD $-8192, R15, PATH; MOVD PATH, R15
 #define A0	R2
 #define A1	R3
 #define A2	R4

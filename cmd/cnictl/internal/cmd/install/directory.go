@@ -138,7 +138,7 @@ func (d *directory) isDamaged(name string) bool {
 		return false // a script, perhaps
 	}
 	if layout.KindOf(head) != layout.Other {
-		return true // it says that it is ours, and is not known as ours: it is not whole
+		return true // it says that it is a file of cnibox, and Identify did not know it: it is not whole
 	}
 	_, err = elf.NewFile(file)
 	return err != nil
