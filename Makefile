@@ -15,6 +15,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
 	-gcflags=github.com/cnibox/cnibox/plugins/...=-l -gcflags=github.com/cnibox/cnibox/pkg/netfilter/...=-l -gcflags=github.com/insomniacslk/...=-l -gcflags=github.com/godbus/...=-l \
 	-gcflags=github.com/vishvananda/netlink/...=-l
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
@@ -128,6 +129,7 @@ lint: ## gofmt, go vet, staticcheck, and a compiler for 32 bits
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	cd scripts/release && go vet ./... && go run $(STATICCHECK) ./...
+	go run $(ACTIONLINT) # of .github/workflows
 	GOARCH=arm go build -o /dev/null ./cmd/... # where int has 32 bits
 
 dependencies: ## write docs/project/dependencies.md from what is linked, and check the licences
