@@ -184,7 +184,7 @@ func chainList() []row {
 		}},
 		{name: "SIGTERM during ADD: the plugins after it are not called, and all is undone", test: func(l *lab) {
 			l.scripts()
-			l.script("one", `trap "" TERM; echo "one $CNI_COMMAND" >>/run/calls
+			l.script("one", notesTERM+`echo "one $CNI_COMMAND" >>/run/calls
 				test "$CNI_COMMAND" != ADD || { `+untilInterrupted+`; echo '{"cniVersion":"1.0.0"}'; }`)
 			r := l.interrupt("ADD", l.pod("web"), chainOf(loop, one, two), syscall.SIGTERM)
 			l.refused(failure(r))

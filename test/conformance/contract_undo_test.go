@@ -111,6 +111,9 @@ func groupSize(group int) (n int) {
 // untilInterrupted has a script wait until interrupt has sent its signals.
 const untilInterrupted = "until test -e /run/interrupted; do sleep 0.01; done"
 
+// notesTERM has a script go on when its plugin is told to stop, and passes that on.
+const notesTERM = "trap 'echo stopped >/run/stopped' TERM\n"
+
 // interrupt runs a plugin and sends it signals once a script has been called.
 func (l *lab) interrupt(verb string, c *container, config string, signals ...syscall.Signal) netlab.PluginResult {
 	plugin, call := l.prepare(verb, c, config)
@@ -122,9 +125,19 @@ func (l *lab) interrupt(verb string, c *container, config string, signals ...sys
 	for _, s := range signals {
 		_ = cmd.Process.Signal(s)
 	}
+	if verb == "ADD" { // it passes the signal on, or ends; were the script to go on before, the ADD could be over first
+		l.must(netlab.AwaitFor(l.patience(), func() error {
+			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+			if l.read("/run/stopped") != "" || strings.Contains(string(stat), ") Z ") {
+				return nil
+			}
+			return errors.New("the plugin takes no notice of the signal")
+		}))
+	}
 	l.write("/run/interrupted", "")
 	_ = cmd.Wait()
 	l.remove("/run/interrupted")
+	l.clear("/run/stopped")
 	return l.ended(cmd, stdout.String(), stderr.String())
 }
 
@@ -197,7 +210,7 @@ func keptRows() (rows []row) {
 
 // stopped sends an ADD a signal while it waits for its IPAM plugin, which hands out an address all the same.
 func (l *lab) stopped(signal syscall.Signal) {
-	l.script("other", `trap "" TERM; echo "$CNI_COMMAND" >>/run/calls; test "$CNI_COMMAND" != ADD || `+untilInterrupted+"\n"+leases)
+	l.script("other", notesTERM+`echo "$CNI_COMMAND" >>/run/calls; test "$CNI_COMMAND" != ADD || `+untilInterrupted+"\n"+leases)
 	l.onBridge()
 	c := l.pod("web")
 	defer c.Delete(l)
