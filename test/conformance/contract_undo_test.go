@@ -126,17 +126,19 @@ func (l *lab) interrupt(verb string, c *container, config string, signals ...sys
 		_ = cmd.Process.Signal(s)
 	}
 	if verb == "ADD" { // it passes the signal on, or ends; were the script to go on before, the ADD could be over first
-		l.must(netlab.AwaitFor(l.patience(), func() error {
+		_ = netlab.AwaitFor(l.patience(), func() error { // the answer shows whether it has
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
 			if l.read("/run/stopped") != "" || strings.Contains(string(stat), ") Z ") {
 				return nil
 			}
 			return errors.New("the plugin takes no notice of the signal")
-		}))
+		})
 	}
 	l.write("/run/interrupted", "")
 	_ = cmd.Wait()
-	l.remove("/run/interrupted")
+	if code := cmd.ProcessState.ExitCode(); code == 0 || code == 1 { // else its script is alone, and may not have seen the file yet
+		l.remove("/run/interrupted")
+	}
 	l.clear("/run/stopped")
 	return l.ended(cmd, stdout.String(), stderr.String())
 }
