@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -127,8 +129,9 @@ func (l *lab) interrupt(verb string, c *container, config string, signals ...sys
 	}
 	if verb == "ADD" { // it passes the signal on, or ends; were the script to go on before, the ADD could be over first
 		_ = netlab.AwaitFor(l.patience(), func() error { // the answer shows whether it has
-			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-			if l.read("/run/stopped") != "" || strings.Contains(string(stat), ") Z ") {
+			var ended unix.Siginfo
+			err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &ended, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+			if l.read("/run/stopped") != "" || err == nil && ended.Signo != 0 {
 				return nil
 			}
 			return errors.New("the plugin takes no notice of the signal")
