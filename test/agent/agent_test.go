@@ -129,10 +129,13 @@ func (a *running) stop() {
 // status asks the agent what it did.
 func (a *running) status() (s agent.Status) {
 	a.Helper()
-	printed := a.host.MustRun(a, netlab.Cnictl(a), "agent", "status", "--json")
-	if err := json.Unmarshal([]byte(printed), &s); err != nil {
-		a.Fatalf("%v\n%s", err, printed)
-	}
+	netlab.Eventually(a, func() error { // cnictl gives the agent 5 s to answer in, and no busy machine promises that
+		printed, err := a.host.Output(a.host.Command(netlab.Cnictl(a), "agent", "status", "--json"))
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(printed), &s)
+	})
 	return s
 }
 
