@@ -32,6 +32,7 @@ var faultsOfPlugins = []fault{
 	{code: "plugin-missing", before: installed("stub"), plant: shell("rm /opt/cni/bin/portmap /opt/cni/bin/host-local"), works: adds},
 	{code: "plugin-missing", kind: "a link to nothing", before: installed("stub"), plant: shell("ln -sf /opt/cni/nothing /opt/cni/bin/bridge"), works: adds},
 	{code: "plugin-not-executable", before: installed("copy"), plant: shell("chmod 644 /opt/cni/bin/bridge"), works: adds},
+	{code: "plugin-not-executable", kind: "a stub", before: installed("stub"), plant: shell("chmod 644 /opt/cni/bin/tuning"), works: adds},
 	{code: "plugin-foreign", before: installed("copy"), plant: shell("printf '#!/bin/sh\\necho {}' >/opt/cni/bin/new; chmod +x /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/tuning"),
 		says: "# ask who has put it there; if nobody needs it: cnictl install --dir /opt/cni/bin --only tuning --force", remedy: func(p *clinic) { p.must("install", "--dir", netlab.PluginDir, "--only", "tuning", "--force") }},
 	{code: "plugin-half-updated", before: installed("copy"), plant: shell("cp /opt/cni/bin/portmap /opt/cni/bin/new; printf old >>/opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/portmap")},

@@ -75,7 +75,8 @@ var pluginFiles = codes.Declare(finding.Code{Name: "plugin-files", Severity: fin
 // checkPlugins looks which file each runtime would run for each plugin that a network names.
 func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
-	versions, first := map[string]string{}, map[string]string{} // by what files are, most of which are one and the same; and their first names
+	versions := map[string]string{} // by the program that is run, which is one for most
+	first := map[string]string{}    // the first name of a file
 	for _, p := range places {
 		var seen []string
 		names := fileNames{}
@@ -91,9 +92,11 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 				id := files[0].Program().ID()
 				if _, known := versions[id]; !known {
 					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
-					first[id] = files[0].Path
 				}
-				list = append(list, s.wrong(p, n, part, files, first[id])...)
+				if file := files[0].ID(); first[file] == "" {
+					first[file] = files[0].Path
+				}
+				list = append(list, s.wrong(p, n, part, files, first[files[0].ID()])...)
 				names.add(files[0], part)
 				what := versions[id]
 				runs[what] = append(runs[what], files[0].Path)
@@ -243,20 +246,21 @@ func (s *subject) wrong(p *pluginPath, n *network, part *netconf.Part, files []*
 	if part.Row == nil {
 		return nil // nothing is known about it
 	}
-	program := run
 	if run.Kind == layout.Stub {
-		if program = run.Runs; program == nil {
+		program := run.Runs
+		if program == nil {
 			return []Finding{found(pluginAlone, n.Name, reinstall(dir, part.Named), "%s, of network %s, is a stub, and the program that it runs is not beside it", run.Path, n.Name).In(run.Path)}
 		}
 		if !program.Has(part.Row.Name) {
 			return []Finding{found(pluginWrongName, n.Name, finding.Run("cnictl", "install", "--dir", dir, "--only", part.Named, "--force"),
 				"%s, which %s of network %s runs, is %s, and no program that has the plugin", program.Path, run.Path, n.Name, program.String()).In(program.Path)}
 		}
-	}
-	if of := run.Runs; of != nil && !of.IsExecutable() {
-		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", of.Path), "%s, which %s of network %s runs, can't be executed (%s)", of.Path, run.Path, n.Name, of.Info.Mode()).In(of.Path)
-		f.Fixable = true
-		return []Finding{f}
+		if !program.IsExecutable() {
+			f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", program.Path),
+				"%s, which %s of network %s runs, can't be executed (%s)", program.Path, run.Path, n.Name, program.Info.Mode()).In(program.Path)
+			f.Fixable = true
+			return []Finding{f}
+		}
 	}
 	if run.Origin == pluginfile.Other {
 		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)

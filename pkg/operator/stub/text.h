@@ -1,5 +1,5 @@
-// The program of a stub, which is not run where it is linked: make.go cuts it out and puts it behind a header of its own. It uses no memory but
-// the stack, and reads what make.go has put at fixed addresses. Each architecture's file says what the capital words mean.
+// The program of a stub, which is not run where it is linked: stub.go cuts it out and puts it behind a header of its own. It uses no memory but
+// the stack, and reads what stub.go has put at fixed addresses. Each architecture's file says what the capital words mean.
 
 #define EXE		0xC0	// "/proc/self/exe"
 #define NAMES		0xD0	// the names of the files to run, the first first, each with a zero byte; an empty one ends them
@@ -11,7 +11,7 @@
 #define IS_WHOLE	0xF6
 
 TEXT ·text(SB), NOSPLIT|NOFRAME, $0
-	// make.go looks for these words.
+	// stub.go looks for these words.
 	DATA4(0xC9C9C9C9); DATA4(0xB0B0B0B0); DATA4(0xC5C5C5C5); DATA4(0xA1A1A1A1)
 
 	// PATH is where this file is, with a / at its end. START makes room for it on the stack, out of the linker's sight: it would ask for a check.

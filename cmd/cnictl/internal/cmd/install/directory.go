@@ -124,8 +124,11 @@ func (d *directory) isDamaged(name string) bool {
 		link, err := os.Lstat(path)
 		return err == nil && link.Mode().Type() == fs.ModeSymlink
 	}
-	if !info.Mode().IsRegular() || info.Size() == 0 {
-		return info.Mode().IsRegular()
+	if !info.Mode().IsRegular() {
+		return false
+	}
+	if info.Size() == 0 {
+		return true
 	}
 	file, err := os.Open(path)
 	if err != nil {

@@ -148,22 +148,22 @@ func installPlugins(o Options) (*Report, error) {
 	}
 	// The manifest comes first: should the machine die on the way, uninstall knows every name. cnibox comes before what runs it.
 	files := slices.Concat([]string{manifestFile}, binaries(r.Names), r.Names)
-	r.Unchanged = r.Replaced == nil
+	var changed []string
 	for _, name := range files {
 		same := isSame(staging, d.path, name)
-		r.Unchanged = r.Unchanged && same
+		if !same {
+			changed = append(changed, name)
+		}
 		r.describe(name, same)
 	}
+	r.Unchanged = changed == nil
 	for _, name := range r.Left {
 		r.Files = append(r.Files, ui.File{Path: d.join(name), Outcome: ui.Left, Why: r.others[name] + ", written by another installer since; --force takes it over"})
 	}
 	if r.Unchanged {
 		return r, nil
 	}
-	for _, name := range files {
-		if isSame(staging, d.path, name) {
-			continue
-		}
+	for _, name := range changed {
 		if slices.Contains(r.Replaced, name) {
 			err = d.backUp(name)
 		}
