@@ -47,16 +47,15 @@ func open(path string) (*directory, error) {
 		return nil, fmt.Errorf("open the directory of plugins: %w", err)
 	}
 	d := &directory{path: path, file: file}
+	if err := d.checkKinds(); err != nil {
+		file.Close()
+		return nil, err
+	}
 	// Where nothing can be locked (some NFS) we go on without.
 	d.lock, err = state.Acquire(context.Background(), d.join(lockFile), 0o600, 0)
 	if busy := (*types.Error)(nil); errors.As(err, &busy) {
 		file.Close()
 		return nil, fmt.Errorf("another cnictl is at work in %s (%s); try again when it is done", path, busy.Msg)
-	}
-	// A link would lead what is kept out of the directory.
-	if info, err := os.Lstat(d.join(replacedDir)); err == nil && !info.IsDir() {
-		d.close()
-		return nil, fmt.Errorf("%s is not a directory (%s), and nothing can be kept there; move it away", d.join(replacedDir), info.Mode())
 	}
 	if err == nil {
 		stale, _ := fs.Glob(os.DirFS(path), stagingPrefix+"*")
@@ -65,6 +64,16 @@ func open(path string) (*directory, error) {
 		}
 	}
 	return d, nil
+}
+
+// checkKinds refuses what has a name of ours and is of another kind: a pipe would be waited for, and a link would lead out of the directory.
+func (d *directory) checkKinds() error {
+	for name, kind := range map[string]fs.FileMode{lockFile: 0, manifestFile: 0, replacedDir: fs.ModeDir} {
+		if info, err := os.Lstat(d.join(name)); err == nil && info.Mode().Type() != kind {
+			return fmt.Errorf("%s is %s, and install keeps its own there; move it away", d.join(name), info.Mode())
+		}
+	}
+	return nil
 }
 
 // close lets others in. The file that it locks is removed while it is locked, so nobody waits for a file that is gone.
