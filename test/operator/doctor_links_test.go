@@ -21,6 +21,10 @@ func writeOther(p *clinic) { p.write("/etc/cni/net.d/20-other.conflist", other) 
 // faultsOfLinks are those of links, addresses and routes of the host.
 var faultsOfLinks = []fault{
 	{code: "bridge-down", plant: shell("ip link set demo0 down"), works: reachesOutside},
+	{code: "master-down", config: alone, pods: []string{}, before: func(p *clinic) {
+		p.shell("ip link add lan0 up type bridge")
+		p.admit("web")
+	}, plant: shell("ip link set lan0 down")},
 	{code: "bridge-port-lost", pods: []string{"web", "db"}, works: reachesOutside,
 		plant: shell("for port in $(ls /sys/class/net/demo0/brif); do ip link set $port nomaster; done")},
 	{code: "attachment-broken", kind: "the route of ptp", config: direct, works: reachesOutside, plant: shell("ip route delete 10.66.0.2")},

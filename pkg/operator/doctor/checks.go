@@ -47,7 +47,7 @@ var checks = []check{
 	{"packet filter", finding.Codes{forwardDrops, dockerDrops, ufwDrops}, checkFilter},
 	{"firewalld", finding.Codes{firewalldNoZone, firewalldSourcesLost}, checkFirewalld},
 	{"rules of attachments", finding.Codes{rulesGone}, checkRules},
-	{"links", finding.Codes{bridgeDown, bridgePortLost, bridgeNearlyFull, mtuAboveUplink}, checkLinks},
+	{"links", finding.Codes{bridgeDown, masterDown, bridgePortLost, bridgeNearlyFull, mtuAboveUplink}, checkLinks},
 	{"managers of links", finding.Codes{networkdTakesLinks, networkManagerTakesLinks}, checkManagers},
 	{"pools", finding.Codes{poolNearlyFull}, checkPools},
 	{"caches of results", finding.Codes{cacheTorn, networkInTwoCaches}, checkCaches},

@@ -21,6 +21,7 @@ var bridgeDown = codes.Declare(finding.Code{Name: "bridge-down", Severity: findi
 func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
 		list = append(list, s.checkMTU(n)...)
+		list = append(list, s.checkMasters(n)...)
 	}
 	seen := map[string]bool{}
 	for _, n := range s.made {
@@ -45,6 +46,22 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 	}
 	return list, nil
+}
+
+var masterDown = codes.Declare(finding.Code{Name: "master-down", Severity: finding.Error,
+	Meaning: "The containers' links are made on a link of the host that is down: nothing passes to others.",
+	Remedy:  "`ip link set dev MASTER up`"})
+
+// checkMasters looks at the links of the host that a network's plugins make others on. Who sets one down may have a reason, so that
+// doctor sets none up.
+func (s *subject) checkMasters(n *network) (list []Finding) {
+	for _, p := range n.parts {
+		if master := s.Link(p.Master()); master != nil && !master.Up {
+			list = append(list, found(masterDown, n.Name, finding.Run("ip", "link", "set", "dev", master.Name, "up"),
+				"%s, the master of network %s, is down", master.Name, n.Name))
+		}
+	}
+	return list
 }
 
 var bridgePortLost = codes.Declare(finding.Code{Name: "bridge-port-lost", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
