@@ -5,8 +5,10 @@ PREFIX  := /opt/cni/bin
 # The same for all that is compiled, tests too: otherwise the standard library is compiled twice.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
-# Also where the environment says GOTOOLCHAIN=local: releases are the same bytes only of the same Go.
-export GOTOOLCHAIN := $(shell sed -n 's/^toolchain //p' go.mod)
+# The environment may say GOTOOLCHAIN=local, as build roots without a network do. A release is the same bytes only of the same Go.
+toolchain := $(shell sed -n 's/^toolchain //p' go.mod)
+export GOTOOLCHAIN ?= $(toolchain)
+release release-check: export GOTOOLCHAIN := $(toolchain)
 
 # Static, reproducible, and at a fixed address: a position-independent binary
 # starts a fifth slower. The plugins themselves, what few of them use, and what
@@ -20,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -170,6 +172,19 @@ release-test: setup ## try the artefacts of bin/release
 
 test-packages: setup build ## try the packages of bin/release in a Debian of their own, and the image with containerd (minutes)
 	@scripts/test-packages.sh
+
+# For packages of distributions: which file goes into which package is in dist/debian and dist/rpm.
+PLUGINDIR := /usr/lib/cni
+ZSHDIR    := /usr/share/zsh/site-functions
+install-system: build ## put all that a system has of cnibox into DESTDIR
+	@scripts/install-system.sh $(BIN) "$(DESTDIR)" $(PLUGINDIR) $(ZSHDIR)
+
+# No test of it needs root, a network namespace or git.
+check-build-root: ## pass the tests that a build root without rights can run
+	go test -short ./pkg/process/... ./pkg/conf/... ./pkg/result/... ./pkg/ipam/... ./pkg/operator/netconf/... ./plugins
+
+offline-build: ## build from the vendored archive of bin/release without a network, and compare with the release (minutes)
+	@scripts/offline-build.sh
 
 install: build ## install the plugins into PREFIX
 	$(BIN)/cnictl install --dir $(PREFIX)
