@@ -22,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages check-build-root offline-build install-system install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -81,6 +81,16 @@ test-systemd: setup build ## try the systemd units under a systemd in user-mode-
 
 crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux (an hour)
 	@scripts/test-vm.sh uml crash
+
+# FIPS is a version of Go's cryptographic module: latest, certified or inprocess. RUN is which rows: all that begin so. `make fips RUN=` tries all.
+# GODEBUG is the tests' alone and reaches what they run: Go's own tools don't work so.
+FIPS := latest
+fips: RUN := (loopback|static|host-local|portmap)$$/.*(ADD|DEL|CHECK|STATUS)
+fips: setup ## build with Go's FIPS 140-3 module into bin/fips, and try rows and etcd over TLS on it, with fips140=only (minutes)
+	GOFIPS140=$(FIPS) $(MAKE) build BIN=$(BIN)/fips
+	for program in cnibox cnibox-etcd cnictl; do go version -m $(BIN)/fips/$$program | grep -e GOFIPS140 -e DefaultGODEBUG=.*fips140=on || exit 1; done
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/conformance -exec 'env GODEBUG=fips140=only' -timeout 60m -run 'TestConformance/links/$(RUN)'
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/etcd -exec 'env GODEBUG=fips140=only' -run '^TestSecure$$'
 
 rows: ## put the names of all rows of conformance on their page, docs/project/conformance.md
 	go test -count=1 ./test/conformance -run '^TestRows$$' -args -report $(CURDIR)/docs/project/conformance.md
