@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds from the vendored source archive of bin/release as a build root of a distribution does: without a network, with a cache of modules that is
 # empty, with the Go that is there, and as nobody. What is linked has to be what the release's programs have, by what Go says of both; the bytes are
-# others, since Go notes for each file whether it was below vendor.
+# others: Go notes where files were, and the checksums of modules that it has fetched itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 release=$PWD/bin/release
@@ -23,6 +23,7 @@ inside() {
 }
 inside build
 inside install-system DESTDIR="$work/system"
+inside check-build-root
 modules() { "$goroot/bin/go" version -m "$1" | awk '$1 == "path" || $1 == "dep" { print $2, $3 }'; }
 for program in cnibox cnibox-etcd cnictl; do
 	diff <(modules "$work/source/bin/$program") <(modules "$release/tree/linux-$(go env GOARCH)/$program")
