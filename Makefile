@@ -5,8 +5,10 @@ PREFIX  := /opt/cni/bin
 # The same for all that is compiled, tests too: otherwise the standard library is compiled twice.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
-# Also where the environment says GOTOOLCHAIN=local: releases are the same bytes only of the same Go.
-export GOTOOLCHAIN := $(shell sed -n 's/^toolchain //p' go.mod)
+# The environment may say GOTOOLCHAIN=local, as build roots without a network do. A release is the same bytes only of the same Go.
+toolchain := $(shell sed -n 's/^toolchain //p' go.mod)
+export GOTOOLCHAIN ?= $(toolchain)
+release release-check: export GOTOOLCHAIN := $(toolchain)
 
 # Static, reproducible, and at a fixed address: a position-independent binary
 # starts a fifth slower. The plugins themselves, what few of them use, and what
@@ -20,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -79,6 +81,16 @@ test-systemd: setup build ## try the systemd units under a systemd in user-mode-
 
 crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux (an hour)
 	@scripts/test-vm.sh uml crash
+
+# FIPS is a version of Go's cryptographic module: latest, certified or inprocess. RUN is which rows: all that begin so. `make fips RUN=` tries all.
+# GODEBUG is the tests' alone and reaches what they run: Go's own tools don't work so.
+FIPS := latest
+fips: RUN := (loopback|static|host-local|portmap)$$/.*(ADD|DEL|CHECK|STATUS)
+fips: setup ## build with Go's FIPS 140-3 module into bin/fips, and try rows and etcd over TLS on it, with fips140=only (minutes)
+	GOFIPS140=$(FIPS) $(MAKE) build BIN=$(BIN)/fips
+	for program in cnibox cnibox-etcd cnictl; do go version -m $(BIN)/fips/$$program | grep -e GOFIPS140 -e DefaultGODEBUG=.*fips140=on || exit 1; done
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/conformance -exec 'env GODEBUG=fips140=only' -timeout 60m -run 'TestConformance/links/$(RUN)'
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/etcd -exec 'env GODEBUG=fips140=only' -run '^TestSecure$$'
 
 rows: ## put the names of all rows of conformance on their page, docs/project/conformance.md
 	go test -count=1 ./test/conformance -run '^TestRows$$' -args -report $(CURDIR)/docs/project/conformance.md
@@ -170,6 +182,22 @@ release-test: setup ## try the artefacts of bin/release
 
 test-packages: setup build ## try the packages of bin/release in a Debian of their own, and the image with containerd (minutes)
 	@scripts/test-packages.sh
+
+# For packages of distributions: which file goes into which package is in dist/debian and dist/rpm.
+PLUGINDIR := /usr/lib/cni
+ZSHDIR    := /usr/share/zsh/site-functions
+install-system: build ## put all that a system has of cnibox into DESTDIR
+	@scripts/install-system.sh $(BIN) "$(DESTDIR)" $(PLUGINDIR) $(ZSHDIR)
+
+# No test of it needs root, a network namespace or git.
+check-build-root: ## pass the tests that a build root without rights can run
+	go test -short $(addprefix ./pkg/,attach cache conf held ipam/... netfilter/spec netns plugin process/request result state) \
+		$(addprefix ./pkg/operator/,doctor finding lint metrics netconf node/containers) \
+		$(addprefix ./plugins/,. ipam/... main/bridge main/hostdevice main/tap meta/bandwidth meta/chain meta/firewall meta/flannel meta/sbr meta/tuning) \
+		$(addprefix ./cmd/cnictl/internal/cmd/,lint list newnet probe)
+
+offline-build: ## build from the vendored archive of bin/release without a network, and compare with the release (minutes)
+	@scripts/offline-build.sh
 
 install: build ## install the plugins into PREFIX
 	$(BIN)/cnictl install --dir $(PREFIX)

@@ -16,8 +16,8 @@ import (
 )
 
 // writeArchive makes an archive that depends on nothing but the entries and their time: all is root's, and gzip's header has neither
-// name nor time. Names begin with "./", as those of the reference plugins' archives do.
-func writeArchive(path string, entries []entry, modified time.Time) error {
+// name nor time. All is in the directory root: ".", as in the reference plugins' archives, or one that is made.
+func writeArchive(path, root string, entries []entry, modified time.Time) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
@@ -25,18 +25,18 @@ func writeArchive(path string, entries []entry, modified time.Time) error {
 	packed, _ := gzip.NewWriterLevel(file, 7) // as small as gzip -9, in a quarter of the time; it fails for a wrong level only
 	packed.ModTime = time.Unix(0, 0)          // none: the library writes Go's zero time as a day of 2042
 	archive := tar.NewWriter(packed)
-	err = writeEntries(archive, entries, modified)
+	err = writeEntries(archive, root, entries, modified)
 	return errors.Join(err, archive.Close(), packed.Close(), file.Close())
 }
 
-func writeEntries(archive *tar.Writer, entries []entry, modified time.Time) error {
+func writeEntries(archive *tar.Writer, root string, entries []entry, modified time.Time) error {
 	made := map[string]bool{}
 	for _, e := range entries {
-		if err := writeDirectories(archive, path.Dir(e.name), made, modified); err != nil {
+		if err := writeDirectories(archive, root, path.Dir(e.name), made, modified); err != nil {
 			return err
 		}
 		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: "./" + e.name, Linkname: e.link, Size: int64(len(e.content)), Mode: e.mode,
+			Typeflag: tar.TypeReg, Name: root + "/" + e.name, Linkname: e.link, Size: int64(len(e.content)), Mode: e.mode,
 			Uname: "root", Gname: "root", ModTime: modified, Format: tar.FormatUSTAR,
 		}
 		if e.link != "" {
@@ -53,14 +53,14 @@ func writeEntries(archive *tar.Writer, entries []entry, modified time.Time) erro
 }
 
 // writeDirectories writes a directory and those that it is in, each once.
-func writeDirectories(archive *tar.Writer, dir string, made map[string]bool, modified time.Time) error {
+func writeDirectories(archive *tar.Writer, root, dir string, made map[string]bool, modified time.Time) error {
 	if made[dir] {
 		return nil
 	}
 	made[dir] = true
-	name := "./"
+	name := root + "/"
 	if dir != "." {
-		if err := writeDirectories(archive, path.Dir(dir), made, modified); err != nil {
+		if err := writeDirectories(archive, root, path.Dir(dir), made, modified); err != nil {
 			return err
 		}
 		name += dir + "/"

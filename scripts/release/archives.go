@@ -33,14 +33,14 @@ func archives(r Release) error {
 			"cni-plugins-linux-%s-%s-copies.tgz": slices.Concat(about, copies),
 			"cnibox-linux-%s-%s.tgz":             slices.Concat(tools, manual, units),
 		}
-		if conformance, err := files(dir, "cni-conformance"); err == nil { // some architectures have it
-			packed["cni-conformance-linux-%s-%s.tgz"] = slices.Concat(about, conformance)
+		if program, err := files(dir, conformance); err == nil { // some architectures have it
+			packed["cni-conformance-linux-%s-%s.tgz"] = slices.Concat(about, program)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		for name, entries := range packed {
-			path := filepath.Join(r.Out, fmt.Sprintf(name, arch, r.Version))
-			if err := writeArchive(path, entries, r.Time); err != nil {
+			path := r.artefact(fmt.Sprintf(name, arch, r.Version))
+			if err := writeArchive(path, ".", entries, r.Time); err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 			if err := writeChecksums(path); err != nil {

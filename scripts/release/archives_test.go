@@ -21,7 +21,7 @@ var modified = time.Unix(1700000000, 0).UTC()
 // pack makes archives of stand-ins for the binaries, whose modes are as a careless umask leaves them.
 func pack(t *testing.T) string {
 	t.Helper()
-	r := Release{Version: "v1.2.3", Time: modified, Source: "../..", Tree: t.TempDir(), Out: t.TempDir(), Arches: []string{"amd64"}}
+	r := Release{Version: "v1.2.3", Time: modified, Source: "../..", Tree: t.TempDir(), Out: t.TempDir(), Arches: []string{"amd64"}, named: map[string]bool{}}
 	for path, mode := range map[string]os.FileMode{
 		"linux-amd64/cnibox": 0o700, "linux-amd64/cnibox-etcd": 0o700, "linux-amd64/cnictl": 0o775, "linux-amd64/cni-conformance": 0o700, "share/man/man1/cnictl.1": 0o600, "share/completion/_cnictl": 0o664,
 		"share/doc/LICENSE": 0o644, "share/doc/README.md": 0o644, "share/doc/" + noticesFile: 0o644,

@@ -56,14 +56,14 @@ func image(r Release) error {
 	}
 	digest, errDigest := index.Digest()
 	manifest, errManifest := os.ReadFile(filepath.Join(r.Source, "dist/kubernetes/cnibox.yaml"))
-	file, errFile := os.Create(filepath.Join(r.Out, "cnibox-image-"+r.Version+".tar"))
+	file, errFile := os.Create(r.artefact("cnibox-image-" + r.Version + ".tar"))
 	if err := cmp.Or(errDigest, errManifest, errFile); err != nil {
 		return err
 	}
 	tagged := []byte(":" + r.Version + "\n")
 	manifest = bytes.ReplaceAll(manifest, tagged, []byte(":"+r.Version+"@"+digest.String()+"\n"))
 	return errors.Join(writeTar(file, list, r), file.Close(),
-		os.WriteFile(filepath.Join(r.Out, "cnibox-kubernetes-"+r.Version+".yaml"), manifest, 0o644))
+		os.WriteFile(r.artefact("cnibox-kubernetes-"+r.Version+".yaml"), manifest, 0o644))
 }
 
 // platform names an architecture as images do.
@@ -133,5 +133,5 @@ func imageFor(r Release, arch string) (v1.Image, error) {
 // writeTar writes an archive that is not compressed.
 func writeTar(w io.Writer, list []entry, r Release) error {
 	archive := tar.NewWriter(w)
-	return errors.Join(writeEntries(archive, list, r.Time), archive.Close())
+	return errors.Join(writeEntries(archive, ".", list, r.Time), archive.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -15,22 +16,32 @@ import (
 
 // Release is one version, built, and where its artefacts go.
 type Release struct {
-	Version  string    // v1.0.0
-	Time     time.Time // of the commit: every time in an artefact
-	Commit   string    // what it is built from
-	Modified bool      // by changes that are in no commit
-	Source   string    // the directory of the product's go.mod
-	Commands string    // the file with cnictl's commands, which its test TestCommands writes
-	Tree     string    // what is packed: linux-ARCH with the programs, and share with all that is the same for each architecture
-	Out      string    // the directory that the artefacts are written into
-	Arches   []string  // as Go names them
+	Version  string          // v1.0.0
+	Time     time.Time       // of the commit: every time in an artefact
+	Commit   string          // what it is built from
+	Modified bool            // by changes that are in no commit
+	Source   string          // the directory of the product's go.mod
+	Commands string          // the file with cnictl's commands, which its test TestCommands writes
+	Tree     string          // what is packed: linux-ARCH with the programs, and share with all that is the same for each architecture
+	Out      string          // the directory that the artefacts are written into
+	Arches   []string        // as Go names them
+	named    map[string]bool // the artefacts that were made: these are signed, and no other file
+}
+
+// artefact returns where an artefact of that name is written to.
+func (r Release) artefact(name string) string {
+	r.named[name] = true
+	return filepath.Join(r.Out, name)
 }
 
 // programs are what is built for each architecture.
 var programs = []string{"cnibox", "cnibox-etcd", "cnictl"}
 
+// conformance is the program that is built for some of them.
+const conformance = "cni-conformance"
+
 func main() {
-	r := Release{Version: "v" + box.Version}
+	r := Release{Version: "v" + box.Version, named: map[string]bool{}}
 	flag.StringVar(&r.Commit, "commit", "", "the commit that all is built from")
 	flag.BoolVar(&r.Modified, "modified", false, "there are changes that are in no commit")
 	flag.StringVar(&r.Source, "source", "", "the directory of the product's go.mod")
@@ -59,11 +70,13 @@ func (r Release) make() error {
 		{"manual pages", manual},
 		{"licence texts", notices},
 		{"archives", archives},
+		{"source archive", source},
 		{"packages", packages},
 		{"system extension", sysext},
 		{"image", image},
 		{"SBOM", sboms},
 		{"VEX", vex},
+		{"nothing else", onlyArtefacts},
 		{"provenance", provenance},
 		{"checksums", sums},
 	} {

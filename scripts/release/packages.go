@@ -255,7 +255,7 @@ func writePackage(r Release, info *nfpm.Info, list []entry, format, dir string) 
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(r.Out, packager.ConventionalFileName(info)))
+	file, err := os.Create(r.artefact(packager.ConventionalFileName(info)))
 	if err != nil {
 		return err
 	}

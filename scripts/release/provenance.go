@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -48,7 +47,7 @@ func provenance(r Release) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.Out, "cnibox-"+r.Version+".intoto.jsonl"), append(text, '\n'), 0o644)
+	return os.WriteFile(r.artefact("cnibox-"+r.Version+".intoto.jsonl"), append(text, '\n'), 0o644)
 }
 
 // describe returns the in-toto statement, with nothing in it that differs from build to build.

@@ -84,6 +84,12 @@ func TestSBOM(t *testing.T) {
 			if p.PackageLicenseDeclared == "" {
 				t.Errorf("%s: %s has no licence", path, p.PackageName)
 			}
+			has := slices.ContainsFunc(p.PackageExternalReferences, func(r *spdx.PackageExternalReference) bool {
+				return r.RefType == "cpe23Type" && strings.HasSuffix(r.Locator, ":"+strings.TrimPrefix(p.PackageVersion, "v")+":*:*:*:*:*:*:*")
+			})
+			if want := p.PackageName == "stdlib" || p.PrimaryPackagePurpose == "APPLICATION"; has != want {
+				t.Errorf("%s: %s has a CPE: %v, want %v: %v", path, p.PackageName, has, want, p.PackageExternalReferences)
+			}
 		}
 		has := map[string][]string{}
 		for _, r := range doc.Relationships {
@@ -94,8 +100,13 @@ func TestSBOM(t *testing.T) {
 				has[from] = append(has[from], to.PackageName+" "+to.PackageVersion)
 			}
 		}
-		arch := strings.Split(filepath.Base(path), "-")[2]
-		for _, program := range programs {
+		archive, rest, _ := strings.Cut(filepath.Base(path), "-linux-")
+		arch, _, _ := strings.Cut(rest, "-")
+		in := programs
+		if archive == conformance {
+			in = []string{conformance}
+		}
+		for _, program := range in {
 			want := linkedInto(t, filepath.Join(made, "tree/linux-"+arch, program))
 			slices.Sort(has[program])
 			if !slices.Equal(has[program], want) {

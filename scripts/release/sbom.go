@@ -23,19 +23,25 @@ const (
 // sboms writes for each architecture which modules are in its programs, by what the programs say of themselves.
 func sboms(r Release) error {
 	for _, arch := range r.Arches {
-		if err := sbom(r, arch); err != nil {
+		if err := sbom(r, arch, "cnibox", programs); err != nil {
 			return err
+		}
+		if _, err := os.Stat(filepath.Join(r.Tree, "linux-"+arch, conformance)); err == nil { // some architectures have it
+			if err := sbom(r, arch, conformance, []string{conformance}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func sbom(r Release, arch string) error {
+// sbom is of the programs that an archive has.
+func sbom(r Release, arch, archive string, programs []string) error {
 	licences, err := licencesOf(r, arch)
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("cnibox-linux-%s-%s", arch, r.Version)
+	name := fmt.Sprintf("%s-linux-%s-%s", archive, arch, r.Version)
 	doc := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
 		CreationInfo: &spdx.CreationInfo{
@@ -53,7 +59,7 @@ func sbom(r Release, arch string) error {
 			return err
 		}
 		both.Write(binary)
-		main := newPackage(program, r.Version, "Apache-2.0", "pkg:golang/"+info.Path+"@"+r.Version)
+		main := newPackage(program, r.Version, "Apache-2.0", "pkg:golang/"+info.Path+"@"+r.Version, cpe("cnibox", "cnibox", r.Version[1:]))
 		main.PackageChecksums = []spdx.Checksum{{Algorithm: spdx.SHA256, Value: fmt.Sprintf("%x", sha256.Sum256(binary))}}
 		main.PackageDownloadLocation = "git+" + repository + "@" + r.Version
 		main.PrimaryPackagePurpose = "APPLICATION"
@@ -61,7 +67,7 @@ func sbom(r Release, arch string) error {
 		relate(doc, doc.SPDXIdentifier, "DESCRIBES", main)
 
 		goVersion := strings.TrimPrefix(info.GoVersion, "go")
-		linked := []*spdx.Package{newPackage("stdlib", goVersion, "BSD-3-Clause", "pkg:golang/stdlib@"+goVersion)}
+		linked := []*spdx.Package{newPackage("stdlib", goVersion, "BSD-3-Clause", "pkg:golang/stdlib@"+goVersion, cpe("golang", "go", goVersion))}
 		for _, m := range info.Deps {
 			licence, ok := licences[m.Path]
 			if !ok || m.Replace != nil {
@@ -80,7 +86,7 @@ func sbom(r Release, arch string) error {
 		}
 	}
 	doc.DocumentNamespace = fmt.Sprintf("%s/spdx/%s-%x", repository, name, both.Sum(nil)[:8])
-	file, err := os.Create(filepath.Join(r.Out, name+".spdx.json"))
+	file, err := os.Create(r.artefact(name + ".spdx.json"))
 	if err != nil {
 		return err
 	}
@@ -88,13 +94,19 @@ func sbom(r Release, arch string) error {
 	return cmp.Or(json.Write(doc, file, json.Indent("  "), json.EscapeHTML(false)), file.Close())
 }
 
+// cpe names a product as lists of vulnerabilities do. Of most modules they know none, and have them by purl.
+func cpe(vendor, product, version string) *spdx.PackageExternalReference {
+	escaped := regexp.MustCompile(`[^a-zA-Z0-9._]`).ReplaceAllString(version, `\\$0`)
+	return &spdx.PackageExternalReference{Category: "SECURITY", RefType: "cpe23Type", Locator: fmt.Sprintf("cpe:2.3:a:%s:%s:%s:*:*:*:*:*:*:*", vendor, product, escaped)}
+}
+
 // newPackage is a module or a program. SPDX wants to know of more than we do, and NOASSERTION says so.
-func newPackage(name, version, licence, purl string) *spdx.Package {
+func newPackage(name, version, licence, purl string, more ...*spdx.PackageExternalReference) *spdx.Package {
 	id := regexp.MustCompile(`[^a-zA-Z0-9.-]+`).ReplaceAllString(name, "-")
 	return &spdx.Package{
 		PackageName: name, PackageVersion: version, PackageSPDXIdentifier: spdx.ElementID("Package-" + id),
 		PackageDownloadLocation: none, PackageLicenseDeclared: licence, PackageLicenseConcluded: licence, PackageCopyrightText: none,
-		PackageExternalReferences: []*spdx.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: "purl", Locator: purl}},
+		PackageExternalReferences: append([]*spdx.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: "purl", Locator: purl}}, more...),
 	}
 }
 

@@ -47,22 +47,30 @@ func sums(r Release) error {
 		os.WriteFile(filepath.Join(r.Out, "cnibox.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o644))
 }
 
-// checksums are of all artefacts that are there: not of checksums.
-func checksums(r Release) (map[string]string, error) {
+// onlyArtefacts refuses a file that is no artefact, nor the checksum of one: it would be published with them.
+func onlyArtefacts(r Release) error {
 	entries, err := os.ReadDir(r.Out)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	list := map[string]string{}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || strings.HasSuffix(e.Name(), ".sha256") || strings.HasSuffix(e.Name(), ".sha512") {
-			continue
+		of := strings.TrimSuffix(strings.TrimSuffix(e.Name(), ".sha256"), ".sha512")
+		if !e.IsDir() && !r.named[of] {
+			return fmt.Errorf("%s is in %s, and no artefact: remove it", e.Name(), r.Out)
 		}
-		content, err := os.ReadFile(filepath.Join(r.Out, e.Name()))
+	}
+	return nil
+}
+
+// checksums are of the artefacts that were made, and of no other file.
+func checksums(r Release) (map[string]string, error) {
+	list := map[string]string{}
+	for name := range r.named {
+		content, err := os.ReadFile(filepath.Join(r.Out, name))
 		if err != nil {
 			return nil, err
 		}
-		list[e.Name()] = fmt.Sprintf("%x", sha256.Sum256(content))
+		list[name] = fmt.Sprintf("%x", sha256.Sum256(content))
 	}
 	return list, nil
 }

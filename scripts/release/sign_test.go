@@ -57,9 +57,9 @@ func newKey(t *testing.T) string {
 // signed is a release with two artefacts, signed.
 func signed(t *testing.T) Release {
 	t.Helper()
-	r := Release{Version: "v1.2.3", Time: modified, Commit: "288ebcd524fa07bf5619dca97c3597e34d0ded7c", Out: t.TempDir(), Arches: []string{"amd64"}}
+	r := Release{Version: "v1.2.3", Time: modified, Commit: "288ebcd524fa07bf5619dca97c3597e34d0ded7c", Out: t.TempDir(), Arches: []string{"amd64"}, named: map[string]bool{}}
 	for _, name := range []string{"cnibox.tgz", "cnibox.deb"} {
-		if err := os.WriteFile(filepath.Join(r.Out, name), []byte(name), 0o644); err != nil {
+		if err := os.WriteFile(r.artefact(name), []byte(name), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,6 +111,26 @@ func TestUnsigned(t *testing.T) {
 	printed, err := run(r.Out, "ls; sha256sum --check --quiet SHA256SUMS")
 	if err != nil || printed != "SHA256SUMS\ncnibox.deb\ncnibox.tgz\n" {
 		t.Errorf("%v\n%s", err, printed)
+	}
+}
+
+// TestOnlyArtefactsAreSigned puts a file of somebody else into the directory of a release.
+func TestOnlyArtefactsAreSigned(t *testing.T) {
+	t.Setenv("SIGNING_KEY", newKey(t))
+	for _, name := range []string{"notes.txt", "other.tgz.sha256"} {
+		r := signed(t)
+		if printed, err := run(r.Out, "rm SHA256SUMS* cnibox.pub; touch "+name); err != nil {
+			t.Fatalf("%v\n%s", err, printed)
+		}
+		if err := onlyArtefacts(r); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("with %s: %v", name, err)
+		}
+		if err := sums(r); err != nil {
+			t.Fatal(err)
+		}
+		if printed, err := run(r.Out, "! grep "+name+" SHA256SUMS"); err != nil {
+			t.Errorf("%s is signed: %s", name, printed)
+		}
 	}
 }
 

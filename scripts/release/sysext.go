@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 )
 
@@ -26,7 +25,7 @@ func sysext(r Release) error {
 		}
 		list = append(list, entry{name: "usr/lib/extension-release.d/extension-release.cnibox", mode: 0o644,
 			content: fmt.Appendf(nil, "ID=_any\nARCHITECTURE=%s\nEXTENSION_RELOAD_MANAGER=1\n", named)})
-		path := filepath.Join(r.Out, fmt.Sprintf("cnibox-sysext-linux-%s-%s.raw", arch, r.Version))
+		path := r.artefact(fmt.Sprintf("cnibox-sysext-linux-%s-%s.raw", arch, r.Version))
 		if err := writeImage(path, list, r); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -49,7 +48,7 @@ func writeImage(path string, list []entry, r Release) error {
 	archive := tar.NewWriter(in)
 	// Links come last: what they lead to is there then.
 	slices.SortStableFunc(list, func(a, b entry) int { return len(a.link) - len(b.link) })
-	err = writeEntries(archive, list, r.Time)
+	err = writeEntries(archive, ".", list, r.Time)
 	if err = errors.Join(err, archive.Close(), in.Close(), cmd.Wait()); err != nil {
 		return fmt.Errorf("%w\n%s", err, said.String())
 	}

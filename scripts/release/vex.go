@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/vuln/scan"
@@ -32,7 +31,7 @@ func vex(r Release) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.Out, "cnibox-"+r.Version+".openvex.json"), text, 0o644)
+	return os.WriteFile(r.artefact("cnibox-"+r.Version+".openvex.json"), text, 0o644)
 }
 
 // nameProduct writes into a document what govulncheck can't know, and the time of the release.

@@ -14,7 +14,7 @@ func TestVEX(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("VULNDB", "file://"+list)
-	r := Release{Version: "v1.2.3", Time: modified, Source: "testdata/vex", Out: t.TempDir()}
+	r := Release{Version: "v1.2.3", Time: modified, Source: "testdata/vex", Out: t.TempDir(), named: map[string]bool{}}
 	if err := vex(r); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestVEX(t *testing.T) {
 
 func TestNoVEX(t *testing.T) {
 	t.Setenv("VULNDB", "")
-	r := Release{Version: "v1.2.3", Out: t.TempDir()}
+	r := Release{Version: "v1.2.3", Out: t.TempDir(), named: map[string]bool{}}
 	if err := vex(r); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ const sections = [
   ['install', 'Install', ['packages', 'kubernetes', 'containerd', 'crio', 'podman', 'nerdctl', 'k3s', 'nomad', 'buildkit']],
   ['plugins', 'Plugins', []],
   ['recipes', 'Recipes', ['published-port', 'two-networks', 'vlans', 'lan-address', 'virtual-machine', 'flannel', 'dhcp', 'limits', 'isolation']],
-  ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'agent', 'netfilter']],
+  ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'agent', 'netfilter', 'fips']],
   ['moving', 'Moving', ['from-reference', 'from-humanz']],
-  ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'cni-conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'dependencies']],
+  ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'cni-conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'packagers', 'dependencies']],
 ]
 
 // A fragment that another page includes.

@@ -118,7 +118,7 @@ type PluginCall struct {
 	// Config is the plugin's standard input: a string or []byte as it is, anything else as JSON.
 	Config any
 	// Env are more variables. There are no others but PATH, which is the test's own, after what UseIPTables puts before it,
-	// unless it is given here.
+	// unless it is given here, and the test's GODEBUG, as for a test of fips140=only.
 	Env []string
 }
 
@@ -176,6 +176,9 @@ func (h *Host) PluginCommand(t testing.TB, plugin string, call PluginCall) *exec
 	}
 	cmd := h.Command(plugin)
 	cmd.Env = []string{"PATH=" + h.path}
+	if debug := os.Getenv("GODEBUG"); debug != "" {
+		cmd.Env = append(cmd.Env, "GODEBUG="+debug)
+	}
 	for _, v := range [][2]string{
 		{"CNI_COMMAND", call.Command}, {"CNI_CONTAINERID", call.ContainerID}, {"CNI_NETNS", call.Netns},
 		{"CNI_IFNAME", call.IfName}, {"CNI_ARGS", call.Args}, {"CNI_PATH", call.Path},

@@ -66,6 +66,35 @@ func TestFedora(t *testing.T) {
 	s.wantFiles(before)
 }
 
+// TestArchLinux has pacman install, replace and remove cnibox, with pods on its network. What it needs of Arch Linux is pacman itself.
+func TestArchLinux(t *testing.T) {
+	s := newSystem(t, "cnibox-[0-9]*-x86_64.pkg.tar.zst", "cnictl-[0-9]*-x86_64.pkg.tar.zst", "cnibox-etcd-*-x86_64.pkg.tar.zst", "cnibox-opt-*-x86_64.pkg.tar.zst")
+	// Debian's plugins are where cnibox wants to be.
+	s.run(`dpkg --purge --force-depends containernetworking-plugins
+		printf '[options]\nArchitecture = x86_64\nSigLevel = Never\n' >/root/pacman.conf`)
+	before := s.files()
+	pacman := "pacman --config /root/pacman.conf --noconfirm "
+	s.run(pacman + "-U /root/cnibox-[0-9]*.zst /root/cnictl-*.zst")
+	s.attach("cnictl", "old")
+	s.run(pacman + "-U /root/cnibox-etcd-*.zst /root/cnibox-opt-*.zst")
+	s.run(`for file in /root/*.zst; do
+			mkdir /tmp/newer
+			tar -C /tmp/newer --zstd -xf $file
+			sed -i -e 's/^pkgver = \(.*\)-1$/pkgver = \1-2/' -e 's/^depend = cnibox=\(.*\)-1$/depend = cnibox=\1-2/' /tmp/newer/.PKGINFO
+			(cd /tmp/newer && tar --zstd -cf /tmp/$(basename $file) .PKGINFO $(ls -A | grep -v PKGINFO))
+			rm -r /tmp/newer
+		done
+		` + pacman + "-U /tmp/*.zst")
+	if has := s.run("pacman --config /root/pacman.conf -Q"); strings.Count(has, "-2\n") != 4 {
+		t.Errorf("after the upgrade:\n%s", has)
+	}
+	s.attach("cnictl", "new")
+	s.check("cnictl --bin-dir /usr/lib/cni", "old", "new")
+	s.detach("cnictl", "old", "new")
+	s.run(pacman + "-R cnibox cnictl cnibox-etcd cnibox-opt; mkdir -p /opt") // pacman takes a directory that is empty then
+	s.wantFiles(before)
+}
+
 // TestSystemExtension lays the image over /usr, as systemd-sysext does on a system where nothing can be installed. It has the image
 // unpacked, since this machine may have no loop devices.
 func TestSystemExtension(t *testing.T) {

@@ -104,7 +104,7 @@ func (s *system) detach(cnictl string, pods ...string) {
 func (s *system) files() string {
 	s.Helper()
 	var kept strings.Builder
-	for _, dir := range []string{"root", "run", "tmp", "var/lib/cni", "var/lib/dpkg", "var/lib/apt", "var/lib/rpm", "var/log", "var/cache"} {
+	for _, dir := range []string{"root", "run", "tmp", "var/lib/cni", "var/lib/dpkg", "var/lib/apt", "var/lib/rpm", "var/lib/pacman", "var/log", "var/cache"} {
 		fmt.Fprintf(&kept, " -path /%s -prune -o", dir)
 	}
 	return s.run(`find / -xdev` + kept.String() + ` \( -type d -printf '%m %u %p/\n' -o -printf '%m %u %p %s %l\n' \) | sort -k 3`)

@@ -11,7 +11,7 @@ import (
 // TestPages makes sure that what the project's own pages lead to is there: files, sections, and make's targets.
 func TestPages(t *testing.T) {
 	makefile := read(t, "../../Makefile")
-	for _, page := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/project/versions.md", "docs/project/dependencies.md", "docs/project/kernels.md", "docs/project/releases.md"} {
+	for _, page := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/project/versions.md", "docs/project/dependencies.md", "docs/project/kernels.md", "docs/project/releases.md", "docs/project/packagers.md", "docs/operate/fips.md"} {
 		text := read(t, "../../"+page)
 		for _, m := range regexp.MustCompile(`\]\(([^):#]*)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
 			target := "../../" + page
