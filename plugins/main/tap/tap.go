@@ -126,6 +126,8 @@ func (c *config) withRemedy(name string, err error) error {
 		remedy = "the container already has an interface of that name: give the attachment another CNI_IFNAME, or remove that interface"
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return plugin.MissingLinkType("tap", err)
+	case errors.Is(err, unix.EACCES):
+		remedy = "whom the plugin runs as has to read and write " + device + ", as distributions let everybody (mode 0666): a user namespace does not give that"
 	case c.label != "":
 		remedy = "the policy of SELinux must have that context, and let the runtime's enter it through the plugin's binary: see `ausearch -m avc`"
 	}
