@@ -51,8 +51,9 @@ test-long: ## the same with all that -short leaves out, and all rows without roo
 	$(MAKE) test SHORT=
 	$(MAKE) test-rootless
 
-test-rootless: setup build ## try all rows of conformance as nobody in a user namespace (some minutes)
+test-rootless: setup build ## try all rows of conformance as nobody in a user namespace, and some in user-mode-linux (ten minutes)
 	@scripts/test-rootless.sh
+	@scripts/test-rootless.sh vm
 
 test-rootless-short: setup build ## some of it, to see that it works
 	@scripts/test-rootless.sh short

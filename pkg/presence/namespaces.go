@@ -107,10 +107,24 @@ func (h *Host) namespace(inode uint64) *Namespace {
 // couldNot notes what could not be looked at of a process or thread below /proc, unless that has just ended. 1 is the host's, whoever may look at it.
 func (h *Host) couldNot(process string, err error) {
 	hasEnded := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) ||
-		errors.Is(err, unix.EACCES) && inodeOf("/proc/"+process) == 0 // which the links in ns say of who has ended meanwhile, too
+		errors.Is(err, unix.EACCES) && (inodeOf("/proc/"+process) == 0 || isOutside(process)) // the links in ns say EACCES of a process that has ended, too
 	if err != nil && !hasEnded && process != "1" && !strings.HasPrefix(process, "1/") && h.unread == nil {
 		h.unread = err
 	}
+}
+
+// isOutside reports whether a process is of a user who has no id in this user namespace, which an ordinary user has made then. Such a process is in no
+// network namespace that was made in this user namespace.
+func isOutside(process string) bool {
+	ids, err := os.ReadFile("/proc/self/uid_map") // user_namespaces(7)
+	if err != nil || strings.HasSuffix(strings.TrimSpace(string(ids)), " 4294967295") {
+		return false
+	}
+	status, _ := os.ReadFile("/proc/" + process + "/status")
+	_, after, _ := strings.Cut(string(status), "\nUid:\t")
+	id, _, _ := strings.Cut(after, "\t")
+	none, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	return err == nil && id == strings.TrimSpace(string(none))
 }
 
 // lookElsewhere finds the namespaces that only threads are in which have left their process's, or outlived its first thread, and those that are mounted in

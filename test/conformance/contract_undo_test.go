@@ -444,6 +444,13 @@ func limitRows() (rows []row) {
 			before.unchanged()
 		}})
 	}
+	rows = append(rows, row{name: "ADD of tap for a user who has no id in the user namespace says so", differs: "it says what failed, and not why", test: func(l *lab) {
+		l.write("/run/with-pod", inOwnPod)
+		before := l.now()
+		r, _ := l.under("unshare --user --map-root-user --net sh -e /run/with-pod", "ADD", l.pod("web"), `{"type":"tap","owner":1234}`)
+		l.answered(r, 999, "1234: invalid argument", "has no such id")
+		before.unchanged()
+	}})
 	for _, c := range []struct{ plugin, keys, capability string }{
 		{"bridge", ``, "net_admin"},
 		{"bridge", ``, "sys_admin"},

@@ -73,7 +73,9 @@ func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
 		if id == nil {
 			continue
 		}
-		if err := unix.IoctlSetInt(fd, request, *id); err != nil {
+		if err := unix.IoctlSetInt(fd, request, *id); errors.Is(err, unix.EINVAL) {
+			return plugin.Errorf("the user namespace that the plugin runs in has no such id: leave out owner and group, or name 0, which is its own user", "give tap %s to user or group %d: %w", a.IfName, *id, err)
+		} else if err != nil {
 			return fmt.Errorf("give tap %s to user or group %d: %w", a.IfName, *id, err)
 		}
 	}
