@@ -41,7 +41,7 @@ var guides = []guide{
 // page says is printed. `# 1` behind a command is the exit code that it has. All that the guide made has to be gone in the end.
 func TestGuides(t *testing.T) {
 	t.Parallel()
-	followed := []string{"moving/from-humanz", "install/packages", "install/kubernetes"} // TestMoveFromHumanz and test/packages do
+	followed := []string{"moving/from-humanz", "install/packages", "install/kubernetes", "install/ansible"} // TestMoveFromHumanz and test/packages do
 	for _, g := range guides {
 		followed = append(followed, g.page)
 	}
