@@ -113,18 +113,19 @@ func (h *Host) couldNot(process string, err error) {
 	}
 }
 
-// isOutside reports whether a process is of a user who has no id in this user namespace, which an ordinary user has made then. Such a process is in no
-// network namespace that was made in this user namespace.
+// isOutside reports whether a process is in a user namespace whose ids are none in this one, which an ordinary user has made then (user_namespaces(7)). Such a
+// process is in no network namespace that was made in this user namespace.
 func isOutside(process string) bool {
-	ids, err := os.ReadFile("/proc/self/uid_map") // user_namespaces(7)
-	if err != nil || strings.HasSuffix(strings.TrimSpace(string(ids)), " 4294967295") {
-		return false
-	}
-	status, _ := os.ReadFile("/proc/" + process + "/status")
-	_, after, _ := strings.Cut(string(status), "\nUid:\t")
-	id, _, _ := strings.Cut(after, "\t")
-	none, err := os.ReadFile("/proc/sys/kernel/overflowuid")
-	return err == nil && id == strings.TrimSpace(string(none))
+	const none = "4294967295"
+	own, theirs := idsOf("self"), idsOf(process)
+	return len(own) == 3 && own[2] != none && len(theirs) >= 2 && theirs[1] == none
+}
+
+// idsOf returns the first words of a process's table of user ids: the first id there, what that is here, and how many there are.
+func idsOf(process string) []string {
+	ids, _ := os.ReadFile("/proc/" + process + "/uid_map")
+	first, _, _ := strings.Cut(string(ids), "\n")
+	return strings.Fields(first)
 }
 
 // lookElsewhere finds the namespaces that only threads are in which have left their process's, or outlived its first thread, and those that are mounted in

@@ -32,7 +32,8 @@ func TestRootless(t *testing.T) {
 		done
 		ip netns del ended
 		cnictl show --conf-dir ` + dir
-	printed := host.MustRun(t, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "unshare", "--user", "--map-root-user", "--net", "--mount", "sh", "-ec", script)
+	// The shell around it is the same user's, and outside of the namespace.
+	printed := host.MustRun(t, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-ec", `unshare --user --map-root-user --net --mount sh -ec "$0"; :`, script)
 	if !strings.Contains(printed, "2 attachments, 1 alive, 1 gone") || strings.Contains(printed, "note:") {
 		t.Errorf("it prints\n%s", printed)
 	}
