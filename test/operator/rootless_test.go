@@ -31,6 +31,7 @@ func TestRootless(t *testing.T) {
 			cnictl add demo /run/netns/$name --id $name --conf-dir ` + dir + ` --bin-dir /run/bin
 		done
 		ip netns del ended
+		until [ "$(ip -o link show type veth | wc -l)" = 1 ]; do :; done # the kernel takes its time
 		cnictl show --conf-dir ` + dir
 	// The shell around it is the same user's, and outside of the namespace.
 	printed := host.MustRun(t, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-ec", `unshare --user --map-root-user --net --mount sh -ec "$0"; :`, script)
