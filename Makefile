@@ -22,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages check-build-root offline-build install-system install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -49,8 +49,16 @@ test: setup build unit e2e ## install what is missing and pass the tests
 unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest ./test/project
 
-test-long: ## the same with all that -short leaves out
+test-long: ## the same with all that -short leaves out, and all rows without root
 	$(MAKE) test SHORT=
+	$(MAKE) test-rootless
+
+test-rootless: setup build ## try all rows of conformance as nobody in a user namespace, and some in user-mode-linux (ten minutes)
+	@scripts/test-rootless.sh
+	@scripts/test-rootless.sh vm
+
+test-rootless-short: setup build ## some of it, to see that it works
+	@scripts/test-rootless.sh short
 
 # Tests wait more than they work: four at once even where there are two processors.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 )
@@ -44,9 +45,22 @@ func Unavailable(err error) error {
 	return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
 }
 
+// NotPermitted is the remedy for what the kernel lets only a network namespace's own root do.
+const NotPermitted = "the plugin needs CAP_NET_ADMIN in the host's network namespace: run the runtime as root; " +
+	"without root, in a user namespace that has made the network namespace, too (`unshare --user --map-root-user --net --mount`)"
+
 // AsError turns any error into one that can be printed. The text of wrapping errors is kept in front of a wrapped types.Error's
-// message, and its code and details are kept. An error that has a Remedy gets it for details.
+// message, and its code and details are kept. An error that has a Remedy gets it for details, and one that has none, of a kernel that does not
+// permit something, NotPermitted.
 func AsError(err error) *types.Error {
+	e := asError(err)
+	if e.Details == "" && errors.Is(err, unix.EPERM) {
+		e = types.NewError(e.Code, e.Msg, NotPermitted)
+	}
+	return e
+}
+
+func asError(err error) *types.Error {
 	var e *types.Error
 	if !errors.As(err, &e) {
 		var c *conf.Error

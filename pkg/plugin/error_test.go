@@ -30,6 +30,8 @@ func TestAsError(t *testing.T) {
 		{"with a cause", fmt.Errorf("ADD: %w", Errorf("free it", "add it: %w", unix.EBUSY)), types.Error{Code: types.ErrInternal, Msg: "ADD: add it: device or resource busy", Details: "free it"}},
 		{"with a cause that has details", Errorf("outer", "add it: %w", inner), types.Error{Code: types.ErrInternal, Msg: "add it: no address left; add a range", Details: "outer"}},
 		{"any other", errors.New("file exists"), types.Error{Code: types.ErrInternal, Msg: "file exists", Details: ""}},
+		{"what is not permitted", fmt.Errorf("ADD: %w", Errorf("", "add it: %w", unix.EPERM)), types.Error{Code: types.ErrInternal, Msg: "ADD: add it: operation not permitted", Details: NotPermitted}},
+		{"what is not permitted, with details", Errorf("ask", "add it: %w", unix.EPERM), types.Error{Code: types.ErrInternal, Msg: "add it: operation not permitted", Details: "ask"}},
 		{"a key's", wrongKey, types.Error{Code: types.ErrInvalidNetworkConfig, Msg: `key "ipam.type": want a string, got the number 7`, Details: "correct that key in the network's configuration"}},
 		{"a key's, wrapped", fmt.Errorf("host-local: %w", wrongKey),
 			types.Error{Code: types.ErrInvalidNetworkConfig, Msg: `host-local: key "ipam.type": want a string, got the number 7`, Details: "correct that key in the network's configuration"}},

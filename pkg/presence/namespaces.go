@@ -107,10 +107,25 @@ func (h *Host) namespace(inode uint64) *Namespace {
 // couldNot notes what could not be looked at of a process or thread below /proc, unless that has just ended. 1 is the host's, whoever may look at it.
 func (h *Host) couldNot(process string, err error) {
 	hasEnded := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) ||
-		errors.Is(err, unix.EACCES) && inodeOf("/proc/"+process) == 0 // which the links in ns say of who has ended meanwhile, too
+		errors.Is(err, unix.EACCES) && (inodeOf("/proc/"+process) == 0 || isOutside(process)) // the links in ns say EACCES of a process that has ended, too
 	if err != nil && !hasEnded && process != "1" && !strings.HasPrefix(process, "1/") && h.unread == nil {
 		h.unread = err
 	}
+}
+
+// isOutside reports whether a process is in a user namespace whose ids are none in this one, which an ordinary user has made then (user_namespaces(7)). Such a
+// process is in no network namespace that was made in this user namespace.
+func isOutside(process string) bool {
+	const none = "4294967295"
+	own, theirs := idsOf("self"), idsOf(process)
+	return len(own) == 3 && own[2] != none && len(theirs) >= 2 && theirs[1] == none
+}
+
+// idsOf returns the first words of a process's table of user ids: the first id there, what that is here, and how many there are.
+func idsOf(process string) []string {
+	ids, _ := os.ReadFile("/proc/" + process + "/uid_map")
+	first, _, _ := strings.Cut(string(ids), "\n")
+	return strings.Fields(first)
 }
 
 // lookElsewhere finds the namespaces that only threads are in which have left their process's, or outlived its first thread, and those that are mounted in

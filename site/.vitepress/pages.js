@@ -5,11 +5,11 @@ import path from 'node:path'
 // Sections and pages that a reader wants first come first; what is not named here follows by its title.
 const sections = [
   ['start', 'Start', ['first-container']],
-  ['install', 'Install', ['packages', 'kubernetes', 'containerd', 'crio', 'podman', 'nerdctl', 'k3s', 'nomad', 'buildkit']],
+  ['install', 'Install', ['packages', 'kubernetes', 'containerd', 'crio', 'podman', 'nerdctl', 'k3s', 'nomad', 'buildkit', 'rootless', 'ansible']],
   ['plugins', 'Plugins', []],
   ['recipes', 'Recipes', ['published-port', 'two-networks', 'vlans', 'lan-address', 'virtual-machine', 'flannel', 'dhcp', 'limits', 'isolation']],
-  ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'agent', 'netfilter', 'fips']],
-  ['moving', 'Moving', ['from-reference', 'from-humanz']],
+  ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'after-another-cni', 'agent', 'netfilter', 'fips']],
+  ['moving', 'Moving', ['from-reference', 'from-docker', 'from-humanz']],
   ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'cni-conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'packagers', 'dependencies']],
 ]
 

@@ -52,6 +52,15 @@ func (l *lab) onBridge() {
 	c.Delete(l)
 }
 
+// inOwnPod is a script that runs a plugin for a container whose network namespace the script's user namespace has made.
+const inOwnPod = `unshare --net sleep infinity >/dev/null 2>&1 &
+until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; do :; done
+code=0
+CNI_NETNS=/proc/$!/ns/net "$1" || code=$?
+kill $!
+exit $code
+`
+
 // under runs a plugin within limits of time and of processes, by a program such as setpriv, and reports why it was ended.
 func (l *lab) under(wrapper, verb string, c *container, config string, changes ...change) (r netlab.PluginResult, ended string) {
 	plugin, call := l.prepare(verb, c, config, changes...)
@@ -423,6 +432,25 @@ func limitRows() (rows []row) {
 			l.must(c.del())
 		}})
 	}
+	for _, plugin := range []string{lan, `{"type":"ptp"}`, `{"type":"macvlan","master":"` + netlab.UplinkName + `"}`} {
+		name := object(plugin)["type"].(string)
+		rows = append(rows, row{name: "ADD of " + name + " in a user namespace that has not made the host's network namespace says what it takes", differs: "it says what failed, and not what to do", test: func(l *lab) {
+			l.outside()
+			l.warm(conf(with(plugin, "ipam", pool)))
+			l.write("/run/with-pod", inOwnPod)
+			before := l.now()
+			r, _ := l.under("unshare --user --map-root-user sh -e /run/with-pod", "ADD", l.pod("web"), with(plugin, "ipam", pool))
+			l.answered(r, 999, "operation not permitted", "unshare --user --map-root-user --net --mount")
+			before.unchanged()
+		}})
+	}
+	rows = append(rows, row{name: "ADD of tap for a user who has no id in the user namespace says so", differs: "it says what failed, and not why", test: func(l *lab) {
+		l.write("/run/with-pod", inOwnPod)
+		before := l.now()
+		r, _ := l.under("unshare --user --map-root-user --net sh -e /run/with-pod", "ADD", l.pod("web"), `{"type":"tap","owner":1234}`)
+		l.answered(r, 999, "1234: invalid argument", "has no such id")
+		before.unchanged()
+	}})
 	for _, c := range []struct{ plugin, keys, capability string }{
 		{"bridge", ``, "net_admin"},
 		{"bridge", ``, "sys_admin"},

@@ -512,7 +512,7 @@ func flannelStatus() []row {
 			l.refused(l.status(conf(with(pods, "ipam", `{"type":"nowhere"}`))), "nowhere")
 		}},
 		{name: "STATUS has code 50 when nothing can be kept", differs: noStatus, test: func(l *lab) {
-			l.run("mount -o remount,ro /var/lib/cni")
+			l.run("mount -o remount,bind,ro /var/lib/cni")
 			l.code(l.status(conf(told)), 7)
 			l.scripts()
 			l.code(l.status(conf(told)), 50)

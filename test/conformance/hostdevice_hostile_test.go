@@ -6,11 +6,9 @@ import (
 	"maps"
 	"os"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -32,6 +30,7 @@ type act struct {
 	more func(d *detachment) error
 	// escaped is set if the device is on the node before the namespace ends.
 	escaped bool
+	needs   *netlab.Feature
 }
 
 const (
@@ -63,8 +62,8 @@ var acts = slices.Concat([]act{
 	{name: "gives it addresses, routes and rules", want: isBack, do: "address add 10.1.2.3/8 dev eth0\naddress add fd01::1/64 dev eth0\n" +
 		"route add 10.99.0.0/16 dev eth0 table 99\nrule add from all table 99\nneigh add 10.1.2.4 lladdr 02:00:00:00:00:01 dev eth0"},
 	{name: "filters its packets", want: isBack, more: filterPackets},
-	{name: "has an XDP program on it", want: isBack, more: func(d *detachment) error { return attachXDP(d, 0) }},
-	{name: "has an XDP program on it, without its driver", want: isBack, more: func(d *detachment) error { return attachXDP(d, unix.XDP_FLAGS_SKB_MODE) }},
+	{name: "has an XDP program on it", want: isBack, needs: &netlab.BPF, more: func(d *detachment) error { return attachXDP(d, 0) }},
+	{name: "has an XDP program on it, without its driver", want: isBack, needs: &netlab.BPF, more: func(d *detachment) error { return attachXDP(d, unix.XDP_FLAGS_SKB_MODE) }},
 	{name: "renames lo to its name, and it to lo", want: isBack, do: "link set eth0 down\nlink set lo down\nlink set lo name l0\nlink set eth0 name lo\n" +
 		"link set l0 name eth0\nlink set eth0 alias nic0"},
 	{name: "gives lo its names", want: isBack, do: "link set lo alias nic0\nlink property add dev lo altname nic0"},
@@ -194,21 +193,12 @@ func attachXDP(d *detachment, flags int) (err error) {
 		if l, err = netlink.LinkByName("eth0"); err != nil {
 			return
 		}
-		code := []uint64{0x1_0000_00b7, 0x95} // r0 = XDP_DROP; exit
-		license := []byte("GPL\x00")
-		program := struct {
-			kind, length  uint32
-			code, license unsafe.Pointer
-			more          [12]uint64
-		}{kind: unix.BPF_PROG_TYPE_XDP, length: uint32(len(code)), code: unsafe.Pointer(&code[0]), license: unsafe.Pointer(&license[0])}
-		fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program))
-		runtime.KeepAlive(program)
-		if errno != 0 {
-			err = errno
+		fd, wrong := netlab.LoadXDP()
+		if err = wrong; err != nil {
 			return
 		}
-		defer unix.Close(int(fd))
-		err = netlink.LinkSetXdpFdWithFlags(l, int(fd), flags)
+		defer unix.Close(fd)
+		err = netlink.LinkSetXdpFdWithFlags(l, fd, flags)
 	})
 	return err
 }
@@ -270,7 +260,7 @@ func (d *detachment) leadsTo(name string) {
 func deviceActs() (rows []row) {
 	for _, a := range acts {
 		rows = append(rows, row{name: "the host gets its device back or an error, and nothing else, though the container " + a.name,
-			differs: "it takes what has the interface's name, and has no GC", test: func(l *lab) {
+			differs: "it takes what has the interface's name, and has no GC", needs: a.needs, test: func(l *lab) {
 				l.run("ip link add lan0 type bridge", "ip link property add dev lan0 altname lanalt")
 				l.warmPool()
 				ipam, second := deviceWith("ipam", pool), deviceWith().called("lan1")

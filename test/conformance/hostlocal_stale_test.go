@@ -194,9 +194,9 @@ var staleLeases = []row{
 	{name: "DEL says what it can't give back, and the next one gives it back", differs: "its DEL succeeds, and the address stays taken", test: func(l *lab) {
 		l.run("mkdir /run/leases", "mount -t tmpfs tmpfs /run/leases")
 		c := l.attach(leased(dualRanges+`,"dataDir":"/run/leases"`), "web")
-		l.run("mount -o remount,ro /run/leases")
+		l.run("mount -o remount,bind,ro /run/leases")
 		l.refused(c.del(), "/run/leases/lan")
-		l.run("mount -o remount,rw /run/leases")
+		l.run("mount -o remount,bind,rw /run/leases")
 		l.must(c.del())
 		l.same(l.files("/run/leases/lan/[1f]*"), []string(nil))
 	}},

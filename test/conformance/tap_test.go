@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // tap is a tap without addresses, tapLan one that is a gateway for who holds it.
@@ -103,6 +105,7 @@ func tapLinks() (rows []row) {
 	const own = "02:46:00:00:00:01"
 	for _, c := range []struct {
 		name, config, differs string
+		needs                 *netlab.Feature
 		options               []option
 		has                   []any
 		shows                 string
@@ -115,16 +118,16 @@ func tapLinks() (rows []row) {
 		{name: "MAC of CNI_ARGS comes before mac", config: with(tap, "mac", `"02:46:00:00:00:07"`), options: []option{args("MAC=" + own)}, has: []any{"address", own}},
 		{name: "the capability mac comes before MAC of CNI_ARGS and mac", config: with(tap, "mac", `"02:46:00:00:00:07"`),
 			options: []option{args("MAC=02:46:00:00:00:08"), capability("mac", text(own))}, has: []any{"address", own}},
-		{name: "owner and group are the tap's", config: with(tap, "owner", "1234", "group", "2345"), shows: "persist on user 1234 group 2345"},
-		{name: "owner is the tap's", config: with(tap, "owner", "1234"), shows: "persist on user 1234 addrgenmode"},
-		{name: "group is the tap's", config: with(tap, "group", "2345"), shows: "persist on group 2345"},
+		{name: "owner and group are the tap's", needs: &netlab.Users, config: with(tap, "owner", "1234", "group", "2345"), shows: "persist on user 1234 group 2345"},
+		{name: "owner is the tap's", needs: &netlab.Users, config: with(tap, "owner", "1234"), shows: "persist on user 1234 addrgenmode"},
+		{name: "group is the tap's", needs: &netlab.Users, config: with(tap, "group", "2345"), shows: "persist on group 2345"},
 		{name: "owner 0 is root", config: with(tap, "owner", "0"), shows: "persist on user root"},
 		{name: "owner and group may be null", config: with(tap, "owner", "null", "group", "null"), shows: "persist on addrgenmode"},
-		{name: "mtu and mac hold together with owner and group", differs: "it leaves out mtu and mac then",
+		{name: "mtu and mac hold together with owner and group", differs: "it leaves out mtu and mac then", needs: &netlab.Users,
 			config: with(tap, "owner", "1234", "group", "2345", "mtu", "1400", "mac", text(own), "multiQueue", "true"),
 			has:    []any{"mtu", 1400, "address", own, "multi_queue", true, "user", "1234"}},
 	} {
-		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+		rows = append(rows, row{name: c.name, differs: c.differs, needs: c.needs, test: func(l *lab) {
 			web := l.attach(conf(c.config), "web", c.options...)
 			web.has(c.has...)
 			l.shows(strings.Join(strings.Fields(web.run("ip -d link show dev eth0")), " "), ",UP", c.shows)

@@ -42,6 +42,7 @@ func Start(t testing.TB, h *netlab.Host, backend string) *Daemon {
 			t.Fatalf("%s is not installed: run make setup", program)
 		}
 	}
+	netlab.Need(t, netlab.Users)
 	h.MustRun(t, "cp", "-a", "/etc/firewalld", config)
 	h.MustRun(t, "sed", "-i", "s/^FirewallBackend=.*/FirewallBackend="+backend+"/; s/^IPv6_rpfilter=.*/IPv6_rpfilter=no/", config+"/firewalld.conf")
 	d := startBus(t, h)
@@ -51,6 +52,7 @@ func Start(t testing.TB, h *netlab.Host, backend string) *Daemon {
 
 func startBus(t testing.TB, h *netlab.Host) *Daemon {
 	t.Helper()
+	netlab.Need(t, netlab.Users)
 	h.MustRun(t, "mkdir", "-p", "/run/dbus")
 	d := &Daemon{host: h}
 	h.Background(t, h.Command("dbus-daemon", "--system", "--nofork", "--nopidfile", "--address="+address))

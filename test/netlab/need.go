@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,6 +66,21 @@ var (
 	TimeNamespace = feature("time namespaces", func() (bool, error) {
 		_, err := os.Stat("/proc/self/ns/time")
 		return errors.Is(err, fs.ErrNotExist), err
+	})
+	// Users are more than the one that a user namespace of an ordinary user has: dbus-daemon becomes another.
+	Users = feature("users but root", func() (bool, error) {
+		cmd := exec.Command("true")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1, Gid: 1, NoSetGroups: true}}
+		err := cmd.Run()
+		return errors.Is(err, unix.EINVAL), err
+	})
+	// BPF is what only root of the machine may load.
+	BPF = feature("BPF programs for this user", func() (bool, error) {
+		fd, err := LoadXDP()
+		if err != nil {
+			return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS), err
+		}
+		return false, unix.Close(fd)
 	})
 	SCTP = feature("sctp", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
@@ -128,4 +146,21 @@ func Has(t testing.TB, feature Feature) bool {
 		t.Fatalf("find out whether the kernel has %s: %v", feature.Name, err)
 	}
 	return !lacks
+}
+
+// LoadXDP loads a program that drops what a device receives, and returns its descriptor.
+func LoadXDP() (int, error) {
+	code := []uint64{0x1_0000_00b7, 0x95} // r0 = XDP_DROP; exit
+	license := []byte("GPL\x00")
+	program := struct {
+		kind, length  uint32
+		code, license unsafe.Pointer
+		more          [12]uint64
+	}{kind: unix.BPF_PROG_TYPE_XDP, length: uint32(len(code)), code: unsafe.Pointer(&code[0]), license: unsafe.Pointer(&license[0])}
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program))
+	runtime.KeepAlive(program)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
 }

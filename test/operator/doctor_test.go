@@ -249,6 +249,22 @@ func TestDoctorBinDir(t *testing.T) {
 	}
 }
 
+// TestDoctorLoopback says that containerd 2 could do without the plugin loopback, until its configuration says that it does.
+func TestDoctorLoopback(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, demo)
+	const file, table = "/etc/containerd/config.toml", "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".cni]\n"
+	p.write(file, table)
+	e := p.examine()
+	if list := e.find("loopback-by-plugin"); len(list) != 1 || !strings.Contains(list[0].Remedy, "use_internal_loopback = true in "+file+`, in [plugins."io.containerd.cri.v1.runtime".cni]`) || !e.Healthy() {
+		t.Errorf("found %+v", e.Findings)
+	}
+	p.write(file, table+"use_internal_loopback = true\n")
+	if list := p.examine().find("loopback-by-plugin"); list != nil {
+		t.Errorf("found %+v", list)
+	}
+}
+
 // TestDoctorClean finds nothing left over of a network whose containers have all ended, beside one that has some.
 func TestDoctorClean(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 // guide is a page that a reader follows from its first line to its last, on a node of its own.
 type guide struct {
 	page   string
+	as     []string                        // what the shell is run by, such as setpriv; nil is nothing
 	before func(t *testing.T, o *operator) // what the reader has on the node already
 	after  func(t *testing.T, o *operator) // what has to be right in the end
 }
@@ -30,14 +31,17 @@ var guides = []guide{
 	{page: "install/k3s", before: k3s},
 	{page: "install/nomad"},
 	{page: "install/buildkit"},
+	{page: "install/rootless", as: []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"}},
 	{page: "moving/from-reference", before: reference, after: goneAsMade},
+	{page: "moving/from-docker"},
+	{page: "operate/after-another-cni", before: anotherCNI, after: lastingCNI},
 }
 
 // TestGuides does what each guide says: it writes the files, runs each line behind a "$ " of a console block in one shell, and expects what the
 // page says is printed. `# 1` behind a command is the exit code that it has. All that the guide made has to be gone in the end.
 func TestGuides(t *testing.T) {
 	t.Parallel()
-	followed := []string{"moving/from-humanz", "install/packages", "install/kubernetes"} // TestMoveFromHumanz and test/packages do
+	followed := []string{"moving/from-humanz", "install/packages", "install/kubernetes", "install/ansible"} // TestMoveFromHumanz and test/packages do
 	for _, g := range guides {
 		followed = append(followed, g.page)
 	}
@@ -60,7 +64,7 @@ func TestGuides(t *testing.T) {
 				g.before(t, o)
 			}
 			before := host.Snapshot(t)
-			o.act(actionsOf(t, "../../docs/"+g.page+".md"))
+			o.act(actionsOf(t, "../../docs/"+g.page+".md"), g.as...)
 			if g.after != nil {
 				g.after(t, o)
 			} else if diff := before.Diff(host.Snapshot(t), "sysctl ", "file /opt/cni/bin drwx", "file /opt/cni/config drwx", "file /var/lib/cni/flannel drwx"); diff != "" {
@@ -98,6 +102,32 @@ func reference(t *testing.T, o *operator) {
 		{"type": "portmap", "capabilities": {"portMappings": true}}
 	]}`, "sh", "-c", "cat >/etc/cni/net.d/10-pods.conflist")
 	o.must("add", "pods", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
+}
+
+// anotherCNI leaves what the installer of Calico leaves on a node with cnibox, containerd and a container.
+func anotherCNI(t *testing.T, o *operator) {
+	o.host.MustRun(t, "sh", "-ec", `mkdir -p /etc/cni/net.d /etc/containerd
+		printf 'version = 3\n[plugins."io.containerd.cri.v1.runtime".cni]\nbin_dirs = ["/opt/cni/bin"]\nconf_dir = "/etc/cni/net.d"\n' >/etc/containerd/config.toml
+		`+netlab.Cnictl(t)+` install --dir /opt/cni/bin`)
+	o.host.Feed(t, `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
+		{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.92.0.0/24"}]]}},
+		{"type": "portmap", "capabilities": {"portMappings": true}}
+	]}`, "sh", "-c", "cat >/etc/cni/net.d/10-pods.conflist")
+	o.must("add", "pods", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
+	o.host.MustRun(t, "sh", "-ec", `cd `+netlab.Reference(t)+`; cp -f bandwidth host-local loopback portmap tuning /opt/cni/bin
+		for name in calico calico-ipam; do printf '#!/bin/sh\n' >/opt/cni/bin/$name; chmod 755 /opt/cni/bin/$name; done`)
+	o.host.Feed(t, `{"cniVersion": "0.3.1", "name": "k8s-pod-network", "plugins": [
+		{"type": "calico", "ipam": {"type": "calico-ipam"}}, {"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}
+	]}`, "sh", "-c", "cat >/etc/cni/net.d/05-calico.conflist")
+}
+
+// lastingCNI makes sure that the container has its network still, and that the plugins of the new directory take it away.
+func lastingCNI(t *testing.T, o *operator) {
+	o.must("check", "pods", "--id", "web", "--bin-dir", "/opt/cnibox/bin:/opt/cni/bin")
+	o.must("del", "pods", "--id", "web", "--bin-dir", "/opt/cnibox/bin:/opt/cni/bin")
+	if left := o.host.MustRun(t, "sh", "-c", "ip -o link show type veth | grep -v uplink || true; ls /var/lib/cni/networks/pods | grep ^10 || true"); left != "" {
+		t.Errorf("left of the container:\n%s", left)
+	}
 }
 
 // goneAsMade has the reference plugins take the container away, which leaves nothing of it.
@@ -162,8 +192,8 @@ func actionsOf(t *testing.T, page string) (actions []action) {
 	return actions
 }
 
-// act does the actions in one shell, and compares what is printed.
-func (o *operator) act(actions []action) {
+// act does the actions in one shell, which may be run by another program, and compares what is printed.
+func (o *operator) act(actions []action, as ...string) {
 	o.Helper()
 	var script strings.Builder
 	for i, s := range actions {
@@ -177,9 +207,16 @@ func (o *operator) act(actions []action) {
 			fmt.Fprintf(&script, "until curl -s -o /dev/null http://127.0.0.1:%s/; do kill -0 $! || exit 1; done\n", m[1])
 		}
 	}
-	shell := o.host.Command("bash", "-c", script.String())
+	words := append(slices.Clone(as), "bash", "-c", script.String())
+	shell := o.host.Command(words[0], words[1:]...)
 	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
-	shell.Dir = o.TempDir()
+	if shell.Dir = o.TempDir(); as != nil { // whoever it is may write there
+		for dir := shell.Dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
+			if err := os.Chmod(dir, 0o777); err != nil {
+				o.Fatal(err)
+			}
+		}
+	}
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out
 	if err := o.host.Run(shell); err != nil {

@@ -21,6 +21,8 @@ func TestDebian(t *testing.T) {
 		t.Errorf("cnictl and the bridge are not cnibox's:\n%s", version)
 	}
 	s.run("dpkg --audit; dpkg --verify cnibox cnictl cnibox-etcd cnibox-opt")
+	s.standAlone("/usr/lib/cni", "/opt/cni/bin")
+	s.run("cnictl install --dir /opt/cni/bin; dpkg --verify cnibox-opt; cnictl install --dir /srv/cni; /srv/cni/bridge --version; cnictl uninstall --dir /srv/cni; rmdir /srv/cni")
 	s.run("systemd-analyze verify $(ls /usr/lib/systemd/system/cnibox-* | sed 's/@/@boot/')")
 	s.run("systemctl enable cnibox-gc.timer cnibox-dhcp.socket")
 	s.check("cnictl", "old")
@@ -43,6 +45,44 @@ func TestDebian(t *testing.T) {
 	s.attach(debians, "again")
 	s.detach(debians, "again")
 }
+
+// TestDebianOldLayout has the packages take the place of those of an earlier version, in which all plugins were links to a file elsewhere, under pods that run;
+// then Debian's plugins take theirs, and cnibox once more.
+func TestDebianOldLayout(t *testing.T) {
+	s := newSystem(t, "cnibox_*_amd64.deb", "cnictl_*_amd64.deb", "cnibox-opt_*_amd64.deb")
+	before := s.files()
+	s.run(`for name in cnibox cnibox-opt; do
+			dpkg-deb -R /root/${name}_*.deb /tmp/$name
+			cd /tmp/$name
+			` + oldLayout + `
+			sed -i 's/\(cnibox (= \|^Version: \).*-1/\10.0.9-1/' DEBIAN/control
+			rm DEBIAN/md5sums
+			dpkg-deb -Zgzip -b . /tmp/$name.deb
+		done
+		apt-get install -y /tmp/cnibox.deb /tmp/cnibox-opt.deb
+		test -L /opt/cni/bin/bridge -a -L /usr/lib/cni/bridge`)
+	s.attach("/root/cnictl --bin-dir /usr/lib/cni", "usr")
+	s.attach("/root/cnictl --bin-dir /opt/cni/bin", "opt")
+
+	s.run("apt-get install -y /root/cnibox_*.deb /root/cnictl_*.deb /root/cnibox-opt_*.deb; dpkg --audit; dpkg --verify cnibox cnictl cnibox-opt; test ! -e /usr/libexec/cnibox")
+	s.standAlone("/usr/lib/cni", "/opt/cni/bin")
+	s.check("cnictl --bin-dir /opt/cni/bin", "usr", "opt")
+	s.attach("cnictl", "new")
+	s.run("apt-get install -y /root/containernetworking-plugins_*.deb; apt-get install -y /root/cnibox_*.deb /root/cnibox-opt_*.deb")
+	s.check("cnictl --bin-dir /usr/lib/cni", "usr", "opt", "new")
+	s.detach("cnictl", "usr", "opt", "new")
+	s.run("apt-get install -y /root/containernetworking-plugins_*.deb; dpkg --purge cnibox cnictl cnibox-opt; mkdir -p /opt")
+	s.wantFiles(before)
+}
+
+// oldLayout makes the files of a package those of an earlier version, in the directory with all of its files.
+const oldLayout = `mkdir -p usr/libexec/cnibox
+	for dir in usr/lib/cni usr/libexec/cni opt/cni/bin; do
+		[ -d $dir ] || continue
+		case $dir in opt*) rm $dir/cnibox ;; *) mv $dir/cnibox usr/libexec/cnibox/cnibox ;; esac
+		for file in $dir/*; do ln -sf /usr/libexec/cnibox/cnibox $file; done
+	done
+	rmdir --ignore-fail-on-non-empty usr/libexec/cnibox usr/libexec`
 
 // TestFedora has rpm install, replace and remove cnibox, with pods on its network. What it needs of Fedora is rpm itself.
 func TestFedora(t *testing.T) {
@@ -92,6 +132,44 @@ func TestArchLinux(t *testing.T) {
 	s.check("cnictl --bin-dir /usr/lib/cni", "old", "new")
 	s.detach("cnictl", "old", "new")
 	s.run(pacman + "-R cnibox cnictl cnibox-etcd cnibox-opt; mkdir -p /opt") // pacman takes a directory that is empty then
+	s.wantFiles(before)
+}
+
+// TestFedoraOldLayout has rpm put the packages over those of an earlier version, in which all plugins were links to a file elsewhere, under a pod that runs.
+func TestFedoraOldLayout(t *testing.T) {
+	s := newSystem(t, "cnibox-[0-9]*.x86_64.rpm", "cnictl-[0-9]*.x86_64.rpm", "cnibox-opt-*.x86_64.rpm")
+	s.run("mkdir -p /usr/share/licenses /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions /usr/libexec")
+	before := s.files()
+	rpm := func(args string) {
+		t.Helper()
+		s.host.MustRun(t, "sh", "-exc", "rpm --root "+s.root+" --dbpath /var/lib/rpm "+args)
+	}
+	rpm("--initdb")
+	s.host.MustRun(t, "sh", "-exc", `for name in cnibox cnibox-opt; do
+			mkdir -p /run/build/$name/old
+			cd /run/build/$name/old
+			rpm2cpio `+s.root+`/root/$name-[0-9]*.rpm | busybox cpio -idm
+			rm -rf usr/share usr/lib
+			`+oldLayout+`
+			printf '%s\n' "Name: $name" 'Version: 0.0.9' 'Release: 1' 'Summary: cnibox' 'License: Apache-2.0' 'BuildArch: x86_64' 'AutoReqProv: no' '%define __os_install_post %{nil}' \
+				'%description' cnibox '%install' "cp -a /run/build/$name/old/. %{buildroot}" '%files' >../spec
+			find . ! -type d -printf '/%P\n' >>../spec
+			rpmbuild --quiet -bb --define "_topdir /run/build/$name" --define "_rpmdir /run/build" ../spec
+		done
+		cp /run/build/x86_64/*.rpm `+s.root+`/tmp/`)
+	rpm("--nodeps -i " + s.root + "/tmp/cnibox-0.0.9-1.x86_64.rpm " + s.root + "/tmp/cnibox-opt-0.0.9-1.x86_64.rpm")
+	s.run("test -L /opt/cni/bin/bridge -a -L /usr/libexec/cni/bridge")
+	s.attach("/root/cnictl --bin-dir /opt/cni/bin", "old")
+	rpm("--nodeps -U " + s.root + "/root/cnibox-[0-9]*.rpm " + s.root + "/root/cnibox-opt-*.rpm " + s.root + "/root/cnictl-[0-9]*.rpm")
+	rpm("-V cnibox cnibox-opt cnictl")
+	s.standAlone("/usr/libexec/cni", "/opt/cni/bin")
+	s.run("test ! -e /usr/libexec/cnibox/cnibox; cnictl install --dir /opt/cni/bin")
+	rpm("-V cnibox-opt")
+	s.attach("cnictl", "new")
+	s.check("cnictl --bin-dir /usr/libexec/cni", "old", "new")
+	s.detach("cnictl", "old", "new")
+	rpm("--nodeps -e cnibox cnictl cnibox-opt")
+	s.run("rm -rf /usr/libexec/cnibox /opt/cni; mkdir -p /opt") // directories that the old packages did not list
 	s.wantFiles(before)
 }
 

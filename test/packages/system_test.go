@@ -128,3 +128,17 @@ func (s *system) wantFiles(before string) {
 		s.Errorf("no longer there: %s", line)
 	}
 }
+
+// standAlone makes sure that a container that has one of the directories and nothing else can run the plugins.
+func (s *system) standAlone(dirs ...string) {
+	s.Helper()
+	for _, dir := range dirs {
+		s.run(`mkdir -p /tmp/alone/bin /tmp/alone/proc
+			mount --bind ` + dir + ` /tmp/alone/bin
+			mount -t proc none /tmp/alone/proc
+			for name in bridge host-local portmap; do
+				echo '{"cniVersion": "1.0.0"}' | CNI_COMMAND=VERSION chroot /tmp/alone /bin/$name | grep supportedVersions
+			done
+			umount /tmp/alone/proc /tmp/alone/bin; rm -r /tmp/alone`)
+	}
+}

@@ -187,7 +187,7 @@ func kernelError(what string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM):
-		return plugin.Errorf("nftables can only be used by root with CAP_NET_ADMIN in the host's network namespace", "%s: %v", what, unix.EPERM)
+		return plugin.Errorf(plugin.NotPermitted, "%s: %v", what, unix.EPERM)
 	case errors.As(err, &of) && of.Message != "":
 		return fmt.Errorf("%s: %w (%s)", what, of.Err, of.Message)
 	case errors.As(err, &of):

@@ -31,6 +31,7 @@ var checks = []check{
 	{"directory of networks", finding.Codes{confDirReplaced}, checkConfDir},
 	{"files of plugins", finding.Codes{pluginMissing, pluginNoExec, pluginNotExecutable, pluginForeign, pluginShadowed, pluginAlone, pluginWrongName, pluginOneFile, pluginFiles}, checkPlugins},
 	{"directories of plugins", finding.Codes{pluginHalfUpdated}, checkPluginDirs},
+	{"loopback of pods", finding.Codes{loopbackByPlugin}, checkLoopback},
 	{"features of the kernel", finding.Codes{kernelFeatureMissing, kernelUnusedFeatures}, checkKernel},
 	{"directories of state", finding.Codes{stateReadOnly, stateFull}, checkState},
 	{"sysctls", finding.Codes{sysctlsReadOnly}, checkSysctls},

@@ -30,14 +30,23 @@ type configuration struct {
 	binKeys  [][]string
 	needs    string // the value that its key network.network_backend must have
 	since110 [2]int // the version that knows CNI 1.1.0
+	// sinceLoopback is the version of containerd that may set a pod's lo up itself.
+	sinceLoopback [2]int
 }
 
 const k3s = "/var/lib/rancher/k3s"
 
+// The names of containerd's plugin for pods, in the forms of its configuration before 3 and since.
+const (
+	cri        = "io.containerd.grpc.v1.cri"
+	criRuntime = "io.containerd.cri.v1.runtime"
+)
+
 var (
-	containerdConf = [][]string{{"plugins", "io.containerd.grpc.v1.cri", "cni", "conf_dir"}, {"plugins", "io.containerd.cri.v1.runtime", "cni", "conf_dir"}}
-	containerdBin  = [][]string{{"plugins", "io.containerd.grpc.v1.cri", "cni", "bin_dir"}, {"plugins", "io.containerd.cri.v1.runtime", "cni", "bin_dir"},
-		{"plugins", "io.containerd.cri.v1.runtime", "cni", "bin_dirs"}}
+	containerdConf     = [][]string{{"plugins", cri, "cni", "conf_dir"}, {"plugins", criRuntime, "cni", "conf_dir"}}
+	containerdBin      = [][]string{{"plugins", cri, "cni", "bin_dir"}, {"plugins", criRuntime, "cni", "bin_dir"}, {"plugins", criRuntime, "cni", "bin_dirs"}}
+	containerdLoopback = [][]string{{"plugins", cri, "cni", "use_internal_loopback"}, {"plugins", criRuntime, "cni", "use_internal_loopback"}}
+	containerdPods     = []string{"cri", cri, criRuntime}
 )
 
 var configurations = []configuration{
@@ -49,6 +58,8 @@ var configurations = []configuration{
 		confKeys: containerdConf,
 		binKeys:  containerdBin,
 		since110: [2]int{2, 0},
+
+		sinceLoopback: [2]int{2, 0},
 	},
 	{
 		Runtime:  Runtime{Name: "CRI-O", Process: "crio", TakesOne: true},
@@ -121,6 +132,14 @@ func (c configuration) read(o Options) (r Runtime, err error) {
 			}
 		}
 		r.backend = cmp.Or(firstOf(textsAt(values, []string{"network", "network_backend"})), r.backend)
+		for _, key := range containerdLoopback {
+			if own, is := at(values, key).(bool); is {
+				r.ownLoopback = own
+			}
+		}
+		if off := textsAt(values, []string{"disabled_plugins"}); off != nil {
+			r.noPods = slices.ContainsFunc(off, func(name string) bool { return slices.Contains(containerdPods, name) })
+		}
 		if format, ok := values["version"].(int64); ok {
 			r.format = int(format)
 		}
@@ -203,8 +222,8 @@ func readHCL(text []byte) map[string]any {
 	return map[string]any{"client": client}
 }
 
-// textsAt returns the text or the texts at a path of keys. Directories in one text are separated by ":".
-func textsAt(value any, path []string) (list []string) {
+// at returns what is at a path of keys, nil if there is nothing.
+func at(value any, path []string) any {
 	for _, key := range path {
 		if blocks, several := value.([]any); several && len(blocks) > 0 { // Nomad's JSON may have a list of blocks
 			value = blocks[len(blocks)-1]
@@ -212,6 +231,12 @@ func textsAt(value any, path []string) (list []string) {
 		table, _ := value.(map[string]any)
 		value = table[key]
 	}
+	return value
+}
+
+// textsAt returns the text or the texts at a path of keys. Directories in one text are separated by ":".
+func textsAt(value any, path []string) (list []string) {
+	value = at(value, path)
 	if one, is := value.(string); is {
 		return filepath.SplitList(one)
 	}

@@ -27,6 +27,9 @@ type Runtime struct {
 
 	format  int    // the "version" of its configuration's form, 0 if it has none
 	backend string // podman's network_backend
+
+	ownLoopback bool // containerd's use_internal_loopback
+	noPods      bool // containerd's CRI is disabled
 }
 
 // Options say where to look.
@@ -88,7 +91,7 @@ func Find(word string, o Options) (Runtime, error) {
 		if p.Name != c.Process || !p.OfNode {
 			continue
 		}
-		if files := configFiles(p); files != nil && isOfK3s(files) == (c.word == "k3s") {
+		if files := configFiles(p); files != nil && isOfK3s(files[0]) == (c.word == "k3s") {
 			c.files, c.named = nil, files
 		}
 	}
@@ -159,7 +162,5 @@ func configFilesIn(arguments []string) (files []string) {
 	return files
 }
 
-// isOfK3s reports whether a configuration is the one that k3s writes for its containerd, wherever k3s keeps its data.
-func isOfK3s(files []string) bool {
-	return strings.HasSuffix(files[0], "/agent/etc/containerd/config.toml")
-}
+// isOfK3s reports whether a configuration is the one that k3s, or rke2, writes for its containerd, wherever it keeps its data.
+func isOfK3s(file string) bool { return strings.HasSuffix(file, "/agent/etc/containerd/config.toml") }

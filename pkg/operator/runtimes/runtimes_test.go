@@ -207,6 +207,57 @@ func TestCNIVersion(t *testing.T) {
 	}
 }
 
+// TestCouldSetLoopbackUp: containerd 2 can, as its configuration's form or its program says, unless it does already or has no pods.
+func TestCouldSetLoopbackUp(t *testing.T) {
+	const in2, in3 = containerdConfig + `, in [plugins."io.containerd.grpc.v1.cri".cni]`, containerdConfig + `, in [plugins."io.containerd.cri.v1.runtime".cni]`
+	newer := rooted(t, map[string]string{containerdConfig: "version = 2\n", "/main.go": "package main\n\nvar Version string\n\nfunc main() { println(Version) }\n"})
+	program := newer.Root + "/bin/containerd"
+	build := exec.Command("go", "build", "-ldflags", "-X main.Version=v2.1.4", "-trimpath=false", "-o", program, newer.Root+"/main.go")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := errors.Join(os.MkdirAll(newer.Root+newer.Root, 0o755), os.Rename(newer.Root+"/bin", newer.Root+newer.Root+"/bin"), os.Symlink(newer.Root+newer.Root+"/bin", newer.Root+"/bin")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ word, path, text, want string }{
+		{"containerd", containerdConfig, "version = 3\n", in3},
+		{"containerd", containerdConfig, "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nuse_internal_loopback = false\n", in3},
+		{"containerd", containerdConfig, "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nuse_internal_loopback = true\n", ""},
+		{"containerd", containerdConfig, "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nuse_internal_loopback = 'true'\n", in3},
+		{"containerd", containerdConfig, "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.runtime']\n", ""},
+		{"containerd", containerdConfig, "version = 3\ndisabled_plugins = ['io.containerd.nri.v1.nri']\n", in3},
+		{"containerd", containerdConfig, "version = 2\n", ""}, // of which containerd is not known
+		{"containerd", "/etc/other", "", ""},
+		{"k3s", k3s + "/agent/etc/containerd/config.toml", "version = 3\n", ""},
+		{"crio", "/etc/crio/crio.conf", "", ""},
+	} {
+		o := rooted(t, map[string]string{tt.path: tt.text})
+		t.Setenv("PATH", o.Root)
+		r, err := Find(tt.word, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.CouldSetLoopbackUp(o); got != tt.want {
+			t.Errorf("%s %q: %q, want %q", tt.word, tt.text, got, tt.want)
+		}
+	}
+	// The file of a program says its version, whatever form its configuration has.
+	t.Setenv("PATH", filepath.Dir(program))
+	for _, files := range [][]string{nil, {containerdConfig}} {
+		r, err := Find("containerd", newer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := in2
+		if r.Files = files; files == nil {
+			r.format, want = 0, containerdConfig+`, with version = 3, in [plugins."io.containerd.cri.v1.runtime".cni]`
+		}
+		if got := r.CouldSetLoopbackUp(newer); got != want {
+			t.Errorf("containerd 2.1, %q: %q, want %q", files, got, want)
+		}
+	}
+}
+
 // TestVersionOf reads what the makers of a Go program told the linker.
 func TestVersionOf(t *testing.T) {
 	for _, tt := range []struct {

@@ -20,11 +20,7 @@ func (r Runtime) CNIVersion(o Options) (version, why string) {
 	if r.format >= 3 { // containerd's, since its version 2
 		return newer, r.Files[len(r.Files)-1] + " is of containerd 2"
 	}
-	program := c.Process
-	if c.partOf != "" {
-		program = c.word
-	}
-	has := versionOf(o, program)
+	has := c.version(o)
 	switch {
 	case has == [2]int{}:
 		return old, "the file of " + r.Name + " does not say its version"
@@ -32,6 +28,37 @@ func (r Runtime) CNIVersion(o Options) (version, why string) {
 		return newer, r.Name + " " + dotted(has) + " knows it"
 	}
 	return old, r.Name + " " + dotted(has) + " may know no newer one"
+}
+
+// CouldSetLoopbackUp returns where containerd's configuration is to say that it sets each pod's lo up itself; "" where it does, can't, has no pods, or
+// where k3s writes the file.
+func (r Runtime) CouldSetLoopbackUp(o Options) (where string) {
+	i := slices.IndexFunc(configurations, func(c configuration) bool { return c.Name == r.Name })
+	if i < 0 || configurations[i].sinceLoopback == [2]int{} || r.ownLoopback || r.noPods {
+		return ""
+	}
+	if has := configurations[i].version(o); r.format < 3 && slices.Compare(has[:], configurations[i].sinceLoopback[:]) < 0 {
+		return ""
+	}
+	if r.Files == nil {
+		return configurations[i].files[0] + `, with version = 3, in [plugins."` + criRuntime + `".cni]`
+	}
+	if slices.ContainsFunc(r.Files, isOfK3s) {
+		return ""
+	}
+	table := criRuntime
+	if r.format < 3 {
+		table = cri
+	}
+	return r.Files[len(r.Files)-1] + `, in [plugins."` + table + `".cni]`
+}
+
+// version returns the version of the runtime's program here, 0.0 if its file does not say it.
+func (c configuration) version(o Options) [2]int {
+	if c.partOf != "" {
+		return versionOf(o, c.word)
+	}
+	return versionOf(o, c.Process)
 }
 
 // versionOf returns the version of a Go program, as its file says it, 0.0 if it does not. Nothing is run to learn it.

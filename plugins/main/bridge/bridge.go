@@ -187,6 +187,8 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 		return nil, &plugin.MissingFeature{Name: "bridges that filter VLANs", Option: "CONFIG_BRIDGE_VLAN_FILTERING", Err: err}
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil, plugin.MissingLinkType("bridge", err)
+	case errors.Is(err, unix.EPERM):
+		return nil, fmt.Errorf("create it: %w", err)
 	case err != nil && !errors.Is(err, unix.EEXIST):
 		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %w", err)
 	}

@@ -73,7 +73,9 @@ func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
 		if id == nil {
 			continue
 		}
-		if err := unix.IoctlSetInt(fd, request, *id); err != nil {
+		if err := unix.IoctlSetInt(fd, request, *id); errors.Is(err, unix.EINVAL) {
+			return plugin.Errorf("the user namespace that the plugin runs in has no such id: leave out owner and group, or name 0, which is its own user", "give tap %s to user or group %d: %w", a.IfName, *id, err)
+		} else if err != nil {
 			return fmt.Errorf("give tap %s to user or group %d: %w", a.IfName, *id, err)
 		}
 	}
@@ -126,6 +128,8 @@ func (c *config) withRemedy(name string, err error) error {
 		remedy = "the container already has an interface of that name: give the attachment another CNI_IFNAME, or remove that interface"
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return plugin.MissingLinkType("tap", err)
+	case errors.Is(err, unix.EACCES):
+		remedy = "whom the plugin runs as has to read and write " + device + ", as distributions let everybody (mode 0666): a user namespace does not give that"
 	case c.label != "":
 		remedy = "the policy of SELinux must have that context, and let the runtime's enter it through the plugin's binary: see `ausearch -m avc`"
 	}
