@@ -56,6 +56,7 @@ export default defineConfig({
     outline: [2, 3],
     externalLinkIcon: true,
     docFooter: { prev: 'Before', next: 'Next' },
+    notFound: { title: 'There is no such page', quote: 'It may have another name by now. The search finds it.', linkText: 'To the first page', linkLabel: 'To the first page' },
     search,
   },
 })
