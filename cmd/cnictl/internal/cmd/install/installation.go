@@ -156,7 +156,7 @@ func installPlugins(o Options) (*Report, error) {
 		}
 		r.describe(name, same)
 	}
-	// What is all there without a manifest is of a package, which takes it away itself: uninstall must not.
+	// Files that are all there without a manifest belong to a package, which removes them itself: uninstall must not.
 	r.Unchanged = changed == nil || installed == nil && slices.Equal(changed, []string{manifestFile})
 	for _, name := range r.Left {
 		r.Files = append(r.Files, ui.File{Path: d.join(name), Outcome: ui.Left, Why: r.others[name] + ", written by another installer since; --force takes it over"})
