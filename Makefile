@@ -173,7 +173,7 @@ site/node_modules: site/package-lock.json
 site: site/node_modules ## build the manual's pages into bin/site
 	cd site && npm run --silent build
 
-site-test: site ## look at all pages of bin/site in a browser: links, search, widths, accessibility
+site-test: setup build site ## look at all pages of bin/site in a browser: links, search, widths, accessibility
 	cd site && npm run --silent test
 
 ARCHES ?= amd64 arm64 arm ppc64le s390x riscv64 mips64le

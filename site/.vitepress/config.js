@@ -39,7 +39,7 @@ export default defineConfig({
     // The home page is plain Markdown too: how it looks is in the theme.
     if (page.relativePath === 'index.md') Object.assign(page.frontmatter, { pageClass: 'home', sidebar: false, aside: false, prev: false, next: false })
     // One wide table, and no headings that a list beside it would have.
-    if (page.relativePath.startsWith('project/conformance/')) page.frontmatter.aside = false
+    if (page.relativePath.startsWith('project/conformance/')) Object.assign(page.frontmatter, { pageClass: 'rows', aside: false })
   },
   buildEnd: (site) => copyLinked(docs, site.outDir),
   vite: {
@@ -56,6 +56,7 @@ export default defineConfig({
     outline: [2, 3],
     externalLinkIcon: true,
     docFooter: { prev: 'Before', next: 'Next' },
+    notFound: { title: 'There is no such page', quote: 'It may have another name by now. The search finds it.', linkText: 'To the first page', linkLabel: 'To the first page' },
     search,
   },
 })

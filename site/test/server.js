@@ -12,7 +12,7 @@ export async function serve(directory) {
       const body = await fs.readFile(path.join(directory, path.normalize(name)))
       response.writeHead(200, { 'content-type': types[path.extname(name)] ?? 'application/octet-stream' }).end(body)
     } catch {
-      response.writeHead(404, { 'content-type': 'text/plain' }).end('not found')
+      response.writeHead(404, { 'content-type': 'text/html' }).end(await fs.readFile(path.join(directory, '404.html')))
     }
   })
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening))

@@ -3,30 +3,20 @@ import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import path from 'node:path'
 import { after, before, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
-import { chromium } from 'playwright-core'
+import { barriers, launch, patience, pictures, root } from './browser.js'
 import { serve } from './server.js'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 const site = path.join(root, 'bin/site')
-const pictures = path.join(root, 'bin/site-pictures')
-const axe = fs.readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
-
-// How long anything may take, in milliseconds. It is long: a busy machine must not decide a test.
-const patience = 180_000
 
 const pages = fs.readdirSync(site, { recursive: true }).map(String).filter((name) => name.endsWith('.html') && name !== '404.html')
-// One page of each kind: home, guide, plugin, recipe, reference, report.
-const kinds = ['index.html', 'start/first-container.html', 'plugins/portmap.html', 'recipes/published-port.html', 'operate/cnictl/show.html', 'project/benchmarks/index.html']
+// Pages of each kind: home, guides, lists, a plugin, a recipe, commands, reports, and the one that is not there.
+const kinds = ['index.html', 'start/first-container.html', 'install/podman.html', 'moving/from-reference.html', 'plugins/index.html', 'plugins/portmap.html', 'recipes/published-port.html',
+  'operate/cnictl/index.html', 'operate/cnictl/show.html', 'project/benchmarks/index.html', 'project/conformance.html', 'project/conformance/vrf.html', '404.html']
 
 let server, browser
 before(async () => {
   server = await serve(site)
-  browser = await chromium.launch({
-    timeout: patience,
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
-  })
+  browser = await launch()
 })
 after(async () => {
   await browser?.close()
@@ -155,6 +145,15 @@ test('a long table is filtered by words and by what fails; without scripts it is
   await plain.close()
 })
 
+test('a page that is not there says so, and leads home', async () => {
+  const page = await open('no/such/page')
+  assert.deepEqual(page.wrong.filter((wrong) => !wrong.includes('404')), [])
+  await page.locator('.NotFound a').click()
+  await page.locator('main h1').waitFor()
+  assert.equal(new URL(page.url()).pathname, '/')
+  await page.context().close()
+})
+
 test('dark and light: what the reader chooses stays', async () => {
   const page = await open('index.html')
   const dark = () => page.evaluate(() => document.documentElement.classList.contains('dark'))
@@ -191,13 +190,16 @@ test('code is copied by its button', async () => {
 for (const [scheme, width] of [['light', 1280], ['dark', 390]])
   test(`no barrier that axe knows, ${scheme}, ${width} pixels wide; pictures to look at`, async () => {
     fs.mkdirSync(pictures, { recursive: true })
+    const page = await open('index.html', { width, scheme })
     for (const name of kinds) {
-      const page = await open(name, { width, scheme })
+      await go(page, name)
       await page.screenshot({ path: path.join(pictures, `${name.replaceAll('/', '-').replace('.html', '')}-${width}.png`) })
-      await page.evaluate(axe)
-      const { violations } = await page.evaluate(() => window.axe.run({ resultTypes: ['violations'] }))
-      const found = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
-      assert.deepEqual(found.map(({ id, nodes }) => [id, nodes.length, nodes[0].html, nodes[0].failureSummary]), [], name)
-      await page.context().close()
+      assert.deepEqual(await barriers(page), [], name)
     }
+    await page.keyboard.press('Control+k')
+    await page.locator('#localsearch-input').fill('no addresses left')
+    await page.locator('#localsearch-list .result mark').first().waitFor()
+    await page.screenshot({ path: path.join(pictures, `search-${width}.png`) })
+    assert.deepEqual(await barriers(page), [], 'search')
+    await page.context().close()
   })

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // unheard are standard outputs that nobody reads.
@@ -67,7 +69,7 @@ func answerRows() (rows []row) {
 			c := l.pod("web")
 			before := l.now(c)
 			cmd := l.unheard((*lab).brokenPipe, "ADD", c, other)
-			l.awaitCall("DEL")
+			l.awaitCall(cmd, "DEL")
 			for _, s := range ending {
 				l.must(cmd.Process.Signal(s))
 			}
@@ -154,12 +156,24 @@ func answerRows() (rows []row) {
 // ending are the signals that can be caught and end a process that does not.
 var ending = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGXCPU}
 
-// awaitCall waits until a script has been called with a verb.
-func (l *lab) awaitCall(verb string) {
+// awaitCall waits until a plugin has called its script with a verb, which it can't once it has ended.
+func (l *lab) awaitCall(plugin *exec.Cmd, verb string) {
+	const never = "the script is not called"
 	l.eventually(func() string {
-		if !strings.Contains(l.read("/run/calls"), verb) {
-			return "the script is not called"
+		over := hasEnded(plugin)
+		switch called := strings.Contains(l.read("/run/calls"), verb); {
+		case !called && over:
+			l.Error(never + ", and the plugin has ended")
+		case !called:
+			return never
 		}
 		return ""
 	})
+}
+
+// hasEnded reports whether a process has ended for which nobody has waited yet.
+func hasEnded(cmd *exec.Cmd) bool {
+	var ended unix.Siginfo
+	err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &ended, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && ended.Signo != 0
 }

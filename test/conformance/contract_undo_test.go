@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -132,15 +130,13 @@ func (l *lab) interrupt(verb string, c *container, config string, signals ...sys
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	l.must(l.host.Start(cmd))
-	l.awaitCall(verb)
+	l.awaitCall(cmd, verb)
 	for _, s := range signals {
 		_ = cmd.Process.Signal(s)
 	}
 	if verb == "ADD" { // it passes the signal on, or ends; were the script to go on before, the ADD could be over first
 		_ = netlab.AwaitFor(l.patience(), func() error { // the answer shows whether it has
-			var ended unix.Siginfo
-			err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &ended, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-			if l.read("/run/stopped") != "" || err == nil && ended.Signo != 0 {
+			if l.read("/run/stopped") != "" || hasEnded(cmd) {
 				return nil
 			}
 			return errors.New("the plugin takes no notice of the signal")

@@ -2,15 +2,14 @@ package operator
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cnibox/cnibox/test/netlab"
+	"github.com/cnibox/cnibox/test/pagetest"
 )
 
 // guide is a page that a reader follows from its first line to its last, on a node of its own.
@@ -64,7 +63,7 @@ func TestGuides(t *testing.T) {
 				g.before(t, o)
 			}
 			before := host.Snapshot(t)
-			o.act(actionsOf(t, "../../docs/"+g.page+".md"), g.as...)
+			o.act(pagetest.Actions(t, "../../docs/"+g.page+".md"), g.as...)
 			if g.after != nil {
 				g.after(t, o)
 			} else if diff := before.Diff(host.Snapshot(t), "sysctl ", "file /opt/cni/bin drwx", "file /opt/cni/config drwx", "file /var/lib/cni/flannel drwx"); diff != "" {
@@ -150,64 +149,10 @@ func k3s(t *testing.T, o *operator) {
 		printf 'FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n' >/run/flannel/subnet.env`)
 }
 
-// action is a command that a guide shows, or a file that it has the reader write.
-type action struct {
-	command string
-	code    string   // the exit code that the command has
-	file    string   // the file's path
-	text    string   // what is in it
-	prints  []string // lines that the page shows below the command
-}
-
-// actionsOf returns what a page has its reader do, in order.
-func actionsOf(t *testing.T, page string) (actions []action) {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := regexp.MustCompile("(?ms)^(?:Write|k3s writes) this to `([^`]+)`[^\n]*:\n\n```\\w+\n(.*?)^```$|^```console\n(.*?)^```$")
-	for _, m := range part.FindAllStringSubmatch(string(text), -1) {
-		if m[1] != "" {
-			actions = append(actions, action{file: m[1], text: m[2]})
-			continue
-		}
-		for line := range strings.Lines(m[3]) {
-			command, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ ")
-			if !is {
-				last := &actions[len(actions)-1]
-				last.prints = append(last.prints, strings.TrimSuffix(line, "\n"))
-				continue
-			}
-			command, code, has := strings.Cut(command, " # ")
-			if !has {
-				code = "0"
-			}
-			actions = append(actions, action{command: command, code: code})
-		}
-	}
-	if len(actions) < 3 {
-		t.Fatalf("%s has %d actions", page, len(actions))
-	}
-	return actions
-}
-
 // act does the actions in one shell, which may be run by another program, and compares what is printed.
-func (o *operator) act(actions []action, as ...string) {
+func (o *operator) act(actions []pagetest.Action, as ...string) {
 	o.Helper()
-	var script strings.Builder
-	for i, s := range actions {
-		fmt.Fprintf(&script, "echo '@@ %d'\n", i)
-		if s.file != "" {
-			fmt.Fprintf(&script, "mkdir -p %s && cat >%s <<'END OF THE FILE' || exit 1\n%sEND OF THE FILE\n", filepath.Dir(s.file), s.file, s.text)
-			continue
-		}
-		fmt.Fprintf(&script, "%s\ncode=$?; [ $code = %s ] || { echo \"the exit code is $code\"; exit 1; }\n", s.command, s.code)
-		if m := published.FindStringSubmatch(s.command); m != nil {
-			fmt.Fprintf(&script, "until curl -s -o /dev/null http://127.0.0.1:%s/; do kill -0 $! || exit 1; done\n", m[1])
-		}
-	}
-	words := append(slices.Clone(as), "bash", "-c", script.String())
+	words := append(slices.Clone(as), "bash", "-c", pagetest.Script(actions))
 	shell := o.host.Command(words[0], words[1:]...)
 	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
 	if shell.Dir = o.TempDir(); as != nil { // whoever it is may write there
@@ -223,39 +168,5 @@ func (o *operator) act(actions []action, as ...string) {
 		o.Fatalf("%v\n%s", err, out.String())
 	}
 	o.Log(out.String())
-	printed := strings.Split(out.String(), "@@ ")[1:]
-	for i, s := range actions {
-		got := usual(printed[i])
-		for _, line := range s.prints {
-			if line != "..." && !strings.Contains(got, strings.TrimSpace(usual(line))) {
-				o.Errorf("$ %s\nprints\n%s\nthe page has\n%s", s.command, printed[i], line)
-			}
-		}
-	}
-}
-
-// published finds the port of a server that goes on in the background.
-var published = regexp.MustCompile(`-p (\d+):\d+ .*&$`)
-
-// differing is what is not the same from one time to the next.
-var differing = []struct {
-	pattern *regexp.Regexp
-	same    string
-}{
-	{regexp.MustCompile(`veth[0-9a-f]{8}`), "VETH"},
-	{regexp.MustCompile(`@if\d+`), "@ifN"},
-	{regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`), "MAC"},
-	{regexp.MustCompile(`\bfe80:\S+`), "LINKLOCAL"},
-	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "DATE"},
-	{regexp.MustCompile(`\b\d+(\.\d+)? ?(ms|s|m|h|d|us)\b`), "TIME"},
-	{regexp.MustCompile(`inode \d+, process \d+`), "PROCESS"},
-	{regexp.MustCompile(` +`), " "},
-}
-
-// usual returns text with what differs from one time to the next made the same: names of links, times, and the width of columns.
-func usual(text string) string {
-	for _, m := range differing {
-		text = m.pattern.ReplaceAllString(text, m.same)
-	}
-	return text
+	pagetest.Compare(o, actions, out.String())
 }

@@ -38,10 +38,10 @@ state = "/run/containerd"
 `
 
 // makeWebImage makes an image of busybox with a page, in a file that containerd imports. It serves as the sandbox's image, too.
-const makeWebImage = `mkdir -p /srv/web/root/bin /srv/web/root/www
+const makeWebImage = `mkdir -p /srv/web/root/bin /srv/web/root/www /srv/web/root/tmp
 cd /srv/web
 cp /bin/busybox root/bin
-for applet in sh sleep httpd wget; do ln -s busybox root/bin/$applet; done
+for applet in sh sleep httpd wget ip; do ln -s busybox root/bin/$applet; done
 printf '` + webPage + `' >root/www/index.html
 tar -C root -cf layer.tar .
 printf '{"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "86400"]}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
@@ -90,7 +90,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	c := &cluster{t, netlab.NewHost(t), nil, fmt.Sprintf("/cnibox-packages-%d", os.Getpid())}
 	c.outside = c.host.NewOutside(t)
-	t.Cleanup(c.removeCgroups)
+	t.Cleanup(func() { removeCgroups(t, c.host, c.cgroup) })
 	c.run("mount -t tmpfs none /srv; mkdir /srv/logs /srv/configmaps\n" + makeWebImage)
 	c.host.Feed(t, containerdConfig, "sh", "-c", "cat >/srv/containerd.toml")
 	// All that it starts ends with it, since it is the first process of a namespace. Mounts are shared, as systemd has it.
@@ -110,9 +110,9 @@ func (c *cluster) run(script string) string {
 }
 
 // removeCgroups removes the groups of what ran, whose last processes may be ending.
-func (c *cluster) removeCgroups() {
-	c.run(`for try in $(seq 200); do
-			left=$(find /sys/fs/cgroup -depth -type d -path '*` + c.cgroup + `*')
+func removeCgroups(t testing.TB, host *netlab.Host, name string) {
+	host.MustRun(t, "sh", "-ec", `for try in $(seq 200); do
+			left=$(find /sys/fs/cgroup -depth -type d -path '*`+name+`*')
 			[ -n "$left" ] || exit 0
 			rmdir $left 2>/dev/null || sleep 0.05
 		done

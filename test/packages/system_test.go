@@ -33,11 +33,20 @@ type system struct {
 // newSystem returns a system with the network demo. What fits some patterns of bin/release is in its directory /root.
 func newSystem(t *testing.T, patterns ...string) *system {
 	t.Helper()
-	lower := os.Getenv(rootVariable)
+	s := newRoot(t, rootVariable, append(patterns, netlab.Cnictl(t))...)
+	s.host.Feed(t, demo, "sh", "-c", "mkdir -p /run/root/etc/cni/net.d && cat >/run/root/etc/cni/net.d/10-demo.conflist")
+	return s
+}
+
+// newRoot returns a system made of the directory that an environment variable names.
+func newRoot(t *testing.T, variable string, patterns ...string) *system {
+	t.Helper()
+	lower := os.Getenv(variable)
 	if lower == "" {
 		t.Fatal("there is no system to try packages in: run make test-packages")
 	}
 	s := &system{t, netlab.NewHost(t), filepath.Join("/run", "root")}
+	s.host.OwnProcesses(t)
 	s.host.MustRun(t, "sh", "-exc", `mkdir -p /run/root /run/over
 		mount -t tmpfs none /run/over
 		mkdir /run/over/upper /run/over/work
@@ -46,7 +55,7 @@ func newSystem(t *testing.T, patterns ...string) *system {
 		mount -t proc none proc
 		mount -t sysfs none sys
 		mount -t tmpfs none run`)
-	for _, pattern := range append(patterns, netlab.Cnictl(t)) {
+	for _, pattern := range patterns {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(released, pattern)
 		}
@@ -56,7 +65,6 @@ func newSystem(t *testing.T, patterns ...string) *system {
 		}
 		s.host.MustRun(t, "cp", "-r", paths[0], s.root+"/root/")
 	}
-	s.host.Feed(t, demo, "sh", "-c", "mkdir -p /run/root/etc/cni/net.d && cat >/run/root/etc/cni/net.d/10-demo.conflist")
 	return s
 }
 

@@ -2,8 +2,9 @@ import '@fontsource-variable/atkinson-hyperlegible-next/wght.css'
 import '@fontsource-variable/atkinson-hyperlegible-mono/wght.css'
 import { onContentUpdated, useData } from 'vitepress'
 import Theme from 'vitepress/theme-without-fonts'
-import { h, nextTick } from 'vue'
+import { h, nextTick, onMounted } from 'vue'
 import { addFilters } from './filter.js'
+import { mendRoles } from './roles.js'
 import './style.css'
 
 // Version says which version the manual is of, above the list of pages.
@@ -30,6 +31,7 @@ export default {
   extends: Theme,
   Layout: {
     setup() {
+      onMounted(mendRoles)
       onContentUpdated(() => {
         addFilters()
         nextTick(() => requestAnimationFrame(showPlace)) // the list marks the page when it has been drawn

@@ -156,7 +156,8 @@ func installPlugins(o Options) (*Report, error) {
 		}
 		r.describe(name, same)
 	}
-	r.Unchanged = changed == nil
+	// Files that are all there without a manifest belong to a package, which removes them itself: uninstall must not.
+	r.Unchanged = changed == nil || installed == nil && slices.Equal(changed, []string{manifestFile})
 	for _, name := range r.Left {
 		r.Files = append(r.Files, ui.File{Path: d.join(name), Outcome: ui.Left, Why: r.others[name] + ", written by another installer since; --force takes it over"})
 	}

@@ -3,23 +3,36 @@
   const map = document.getElementById("map"), faint = document.getElementById("faint"), strong = document.getElementById("strong");
   const search = document.getElementById("search"), found = document.getElementById("found");
   const doors = [...document.querySelectorAll(".door")], rows = [...document.querySelectorAll(".cells > li")];
-  const few = 24; // so many wires can be told apart
+  const few = 16; // so many wires can be told apart
 
-  // wire draws a line from a published port to its container.
+  // wire draws a line from a published port to its container, where nothing else is: beside the ports, above the segment, beside the network, above the
+  // row. Each line has a lane of its own.
   function wire(door, around) {
     const cell = document.getElementById(door.dataset.cell);
     if (!cell || !cell.offsetParent || !door.offsetParent) return "";
-    const from = door.getBoundingClientRect(), to = cell.getBoundingClientRect();
-    const x1 = door.closest(".box").getBoundingClientRect().right - around.left, y1 = from.top + from.height / 2 - around.top;
-    const x2 = to.left - around.left, y2 = to.top + to.height / 2 - around.top;
-    const bend = Math.max(40, (x2 - x1) / 2);
-    return `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
+    const box = (element) => element.getBoundingClientRect();
+    const lane = doors.indexOf(door), lanes = doors.length, spread = (room) => (lane + .5) * room / lanes;
+    const from = box(door), list = box(door.closest("ul")), edge = box(door.closest(".box")), to = box(cell), row = parseFloat(getComputedStyle(cell.closest("ul")).rowGap);
+    const segment = box(cell.closest(".segment")), nets = box(cell.closest(".nets")), trunk = box(document.querySelector(".segments")).left;
+    const start = Math.min(Math.max(from.top + from.height / 2, list.top), list.bottom); // what is scrolled away is where the list begins or ends
+    const beside = edge.right + 6 + spread(trunk - edge.right - 12), above = segment.top - 4 - spread(16), along = nets.left + 5 + spread(11), over = to.top - 1 - spread(row - 2);
+    const down = to.left + 10 + spread(Math.min(to.width - 20, 60));
+    return rounded([[edge.right, start], [beside, start], [beside, above], [along, above], [along, over], [down, over], [down, to.top]].map(([x, y]) => [x - around.left, y - around.top]));
+  }
+
+  // rounded joins points, and rounds the corners between them.
+  function rounded(points) {
+    const near = ([x, y], [toX, toY]) => {
+      const far = Math.hypot(toX - x, toY - y), part = far && Math.min(6, far / 2) / far;
+      return [x + (toX - x) * part, y + (toY - y) * part];
+    };
+    return points.map((p, i) => i === 0 ? `M${p}` : i === points.length - 1 ? `L${p}` : `L${near(p, points[i - 1])}Q${p} ${near(p, points[i + 1])}`).join("");
   }
 
   function draw(lit) {
     const around = map.getBoundingClientRect();
     const wide = matchMedia("(min-width: 900px)").matches;
-    const paths = (list) => `<path d="${list.map((d) => wire(d, around)).join("")}"/>`;
+    const paths = (list) => list.map((d) => `<path d="${wire(d, around)}"/>`).join("");
     faint.innerHTML = wide && doors.length <= few ? paths(doors) : "";
     strong.innerHTML = wide ? paths(lit || []) : "";
     for (const marked of document.querySelectorAll(".lit")) marked.classList.remove("lit");
