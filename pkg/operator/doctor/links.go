@@ -52,7 +52,7 @@ var masterDown = codes.Declare(finding.Code{Name: "master-down", Severity: findi
 	Meaning: "The containers' links are made on a link of the host that is down: nothing passes to others.",
 	Remedy:  "`ip link set dev MASTER up`"})
 
-// checkMasters looks at the links of the host that a network's plugins make others on. Who sets one down may have a reason, so that
+// checkMasters looks at the links of the host that a network's plugins make others on. An administrator may have set one down for a reason, so
 // doctor sets none up.
 func (s *subject) checkMasters(n *network) (list []Finding) {
 	for _, p := range n.parts {
