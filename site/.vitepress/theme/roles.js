@@ -4,8 +4,10 @@ export function mendRoles() {
   const mend = () => {
     const box = document.querySelector('.VPLocalSearchBox')
     if (!box) return
-    box.setAttribute('role', 'dialog')
-    box.setAttribute('aria-modal', 'true')
+    if (box.getAttribute('role') !== 'dialog') { // to set it anew would be a change, too, and call this without end
+      box.setAttribute('role', 'dialog')
+      box.setAttribute('aria-modal', 'true')
+    }
     for (const [where, ...names] of [
       ['.VPLocalSearchBox', 'aria-expanded', 'aria-haspopup', 'aria-owns'],
       ['#localsearch-input', 'aria-activedescendant', 'aria-autocomplete', 'aria-controls'],
