@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,17 +48,4 @@ func notices(r Release) error {
 	line := "\n" + strings.Repeat("=", 80) + "\n\n"
 	head := "What is linked into the programs, and the licences of it. The source of each module is what `go mod download MODULE@VERSION` fetches.\n"
 	return os.WriteFile(filepath.Join(r.Tree, "share/doc", noticesFile), []byte(head+line+strings.Join(sections, line)), 0o644)
-}
-
-// licencesOf returns the SPDX expression for the licences of each module that is linked for an architecture.
-func licencesOf(r Release, arch string) (map[string]string, error) {
-	modules, err := licences.Linked(r.Source, arch)
-	if err != nil {
-		return nil, err
-	}
-	expressions := map[string]string{}
-	for _, path := range slices.Sorted(maps.Keys(modules)) {
-		expressions[path] = strings.Join(modules[path].Licences, " AND ")
-	}
-	return expressions, nil
 }

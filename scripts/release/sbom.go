@@ -5,14 +5,19 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx"
+
+	"github.com/cnibox/cnibox/scripts/licences"
 )
 
 const (
@@ -37,7 +42,7 @@ func sboms(r Release) error {
 
 // sbom is of the programs that an archive has.
 func sbom(r Release, arch, archive string, programs []string) error {
-	licences, err := licencesOf(r, arch)
+	modules, err := licences.Linked(r.Source, arch)
 	if err != nil {
 		return err
 	}
@@ -68,13 +73,23 @@ func sbom(r Release, arch, archive string, programs []string) error {
 
 		goVersion := strings.TrimPrefix(info.GoVersion, "go")
 		linked := []*spdx.Package{newPackage("stdlib", goVersion, "BSD-3-Clause", "pkg:golang/stdlib@"+goVersion, cpe("golang", "go", goVersion))}
-		for _, m := range info.Deps {
-			licence, ok := licences[m.Path]
+		deps := info.Deps
+		if program == conformance { // it is a test binary, and Go does not note in one what is linked
+			for _, path := range slices.Sorted(maps.Keys(modules)) {
+				if slices.Contains(modules[path].Programs, program) {
+					deps = append(deps, &debug.Module{Path: path, Version: modules[path].Version})
+				}
+			}
+		}
+		for _, m := range deps {
+			known, ok := modules[m.Path]
 			if !ok || m.Replace != nil {
 				return fmt.Errorf("%s has %s, whose licence is not known", path, m.Path)
 			}
-			p := newPackage(m.Path, m.Version, licence, "pkg:golang/"+m.Path+"@"+m.Version)
-			p.PackageSourceInfo = "checksum in go.sum: " + m.Sum
+			p := newPackage(m.Path, m.Version, strings.Join(known.Licences, " AND "), "pkg:golang/"+m.Path+"@"+m.Version)
+			if m.Sum != "" {
+				p.PackageSourceInfo = "checksum in go.sum: " + m.Sum
+			}
 			linked = append(linked, p)
 		}
 		for _, p := range linked {
