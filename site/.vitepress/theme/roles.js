@@ -8,6 +8,7 @@ export function mendRoles() {
       box.setAttribute('role', 'dialog')
       box.setAttribute('aria-modal', 'true')
     }
+    for (const key of box.querySelectorAll('kbd[aria-label]:not([role])')) key.setAttribute('role', 'img') // only what has a role may have a name
     for (const [where, ...names] of [
       ['.VPLocalSearchBox', 'aria-expanded', 'aria-haspopup', 'aria-owns'],
       ['#localsearch-input', 'aria-activedescendant', 'aria-autocomplete', 'aria-controls'],
