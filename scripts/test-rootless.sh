@@ -18,8 +18,9 @@ go test -c -o "$dir/conformance.test" ./test/conformance
 mkdir -m 1777 "$dir/bin" "$dir/tmp"
 cp bin/cnibox bin/cnictl "$dir/bin" # nobody may not be let into this directory
 
-# Distributions let everybody open /dev/net/tun. This machine may not.
-inside='mount -t tmpfs tmpfs "$0/tmp"; mkdir -m 1777 "$0/tmp/tmp"; mknod -m 666 "$0/tmp/tun" c 10 200; mount --bind "$0/tmp/tun" /dev/net/tun
+# Distributions let everybody open /dev/net/tun. This machine may not. And only root can load the modules of iptables.
+inside='unshare --net sh -c "for t in filter nat mangle; do iptables -t \$t -S; ip6tables -t \$t -S; done" >/dev/null 2>&1 || :
+mount -t tmpfs tmpfs "$0/tmp"; mkdir -m 1777 "$0/tmp/tmp"; mknod -m 666 "$0/tmp/tun" c 10 200; mount --bind "$0/tmp/tun" /dev/net/tun
 cd "$0"
 export HOME=$0/tmp/tmp TMPDIR=$0/tmp/tmp CNIBOX_BIN_DIR=$0/bin
 exec setpriv --reuid=65534 --regid=65534 --clear-groups unshare --user --map-root-user --net --mount \

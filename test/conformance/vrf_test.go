@@ -72,6 +72,7 @@ var vrfRoutes = []row{
 		l.same(linesOf(c.shown(true, c.vrfTable())), linesOf(v6))
 	}},
 	{name: "packets in the VRF go by its routes", test: func(l *lab) {
+		netlab.Need(l, netlab.BPF) // of ip vrf exec
 		out := l.outside()
 		c := l.attach(conf(lan, vrf), "web")
 		l.shows(c.run("ip route get vrf red 198.51.100.1"), "via 10.44.0.1 dev eth0")
