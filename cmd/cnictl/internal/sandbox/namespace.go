@@ -11,6 +11,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	ownnetns "github.com/cnibox/cnibox/pkg/netns"
 )
@@ -22,6 +23,9 @@ const Dir = "/run/netns"
 func New(name string) (path string, err error) {
 	path = filepath.Join(Dir, name)
 	err = onOwnThread(func() error {
+		if err := share(); err != nil {
+			return fmt.Errorf("make %s a directory of namespaces (needs root): %w", Dir, err)
+		}
 		ns, err := netns.NewNamed(name)
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("namespace %s exists already; choose another --id, or remove it with: ip netns del %s", path, name)
@@ -36,6 +40,22 @@ func New(name string) (path string, err error) {
 		return nil
 	})
 	return path, err
+}
+
+// share makes Dir a mount that is shared, as ip(8) does with its first namespace: it would put its own over what is mounted below Dir, and that could
+// not be removed any more.
+func share() error {
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return err
+	}
+	shared := func() error { return unix.Mount("", Dir, "", unix.MS_SHARED|unix.MS_REC, "") }
+	err := shared()
+	if errors.Is(err, unix.EINVAL) { // it is no mount
+		if err = unix.Mount(Dir, Dir, "", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = shared()
+		}
+	}
+	return err
 }
 
 // Unnamed makes a network namespace that goes with this process, however that ends. Until it is closed others find it at the path.
