@@ -12,10 +12,10 @@ import (
 
 // Bounds, so that no container keeps the resolver from others. A container is known by its address.
 const (
-	mostForwarded    = 1000 // questions for the node's servers at once
-	mostForwardedOf  = 100  // of one container
-	mostConnections  = 512
-	mostConnectionOf = 16
+	mostForwarded     = 1000 // questions for the node's servers at once
+	mostForwardedOf   = 100  // of one container
+	mostConnections   = 512
+	mostConnectionsOf = 16
 
 	window   = 100 * time.Millisecond
 	mostInIt = 200 // questions of one container by UDP in a window

@@ -42,13 +42,18 @@ type Resolver struct {
 	ended  bool
 }
 
-// Start starts a resolver that runs until ctx ends.
-func Start(ctx context.Context, log *slog.Logger) (*Resolver, error) {
+func newResolver(log *slog.Logger) *Resolver {
 	r := &Resolver{
 		log: log, places: map[netip.Addr]*place{}, said: said{log: log}, figures: newFigures(),
-		forwards: shares{most: mostForwarded, mostOf: mostForwardedOf}, streams: shares{most: mostConnections, mostOf: mostConnectionOf},
+		forwards: shares{most: mostForwarded, mostOf: mostForwardedOf}, streams: shares{most: mostConnections, mostOf: mostConnectionsOf},
 	}
 	r.upstream.isOwn = r.listensAt
+	return r
+}
+
+// Start starts a resolver that runs until ctx ends.
+func Start(ctx context.Context, log *slog.Logger) (*Resolver, error) {
+	r := newResolver(log)
 	var err error
 	if r.lock, err = names.Claim(ctx); err != nil {
 		return nil, err
