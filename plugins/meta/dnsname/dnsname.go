@@ -78,7 +78,7 @@ func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error
 	case err != nil:
 		return fileError(err)
 	case have == nil:
-		err = different("nobody is told the names of %s", r.Key)
+		err = different("the names of %s are not written down", r.Key)
 	case !have.Is(want):
 		err = different("what is written down of %s is not what its network says: %s", r.Key, have)
 	}

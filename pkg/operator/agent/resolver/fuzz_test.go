@@ -79,7 +79,7 @@ func FuzzQuestion(f *testing.F) {
 		}
 		f.Add(packet, false)
 	}
-	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"), false)          // a name that points to itself
+	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0c\x00\x01\x00\x01"), false)        // a name that points to itself
 	f.Add([]byte("\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\xc0\x0e\xc0\x0c\x00\x01\x00\x01"), true) // two that point to each other
 	f.Fuzz(func(t *testing.T, packet []byte, stream bool) { serve(t, r, packet, stream) })
 }
