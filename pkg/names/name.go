@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What a name in DNS can be (RFC 1035, 2.3.4), without the dot at its end.
+// Limits of a name in DNS (RFC 1035, 2.3.4), without the dot at its end.
 const longestLabel, longestName = 63, 253
 
 // Validate returns what keeps a text from being a name in DNS. Labels have letters, digits, "-" and, since names of containers have it, "_".

@@ -83,7 +83,7 @@ func TestDNSReset(t *testing.T) {
 	used := a.ticks()
 	netlab.Until(t, "the agent to be idle", func() bool {
 		before := used
-		netlab.Pause(silent)
+		netlab.Pause(silence)
 		used = a.ticks()
 		return used == before
 	})
@@ -135,7 +135,7 @@ func TestDNSFlood(t *testing.T) {
 	tries, answers := 0, 0
 	for answers < 50 && tries < 5000 {
 		tries++
-		if answer, err := exchange(&good.Namespace, "udp", gateway(1), query("bad", dns.TypeA), silent); err == nil && texts(answer) == bad.v4 {
+		if answer, err := exchange(&good.Namespace, "udp", gateway(1), query("bad", dns.TypeA), silence); err == nil && texts(answer) == bad.v4 {
 			answers++
 		}
 	}
@@ -179,7 +179,7 @@ func TestDNSNonsense(t *testing.T) {
 		_ = stream.Close()
 	}
 	netlab.Eventually(t, func() error { // packets of the web's share may be dropped a moment longer
-		answer, err := exchange(&web.Namespace, "udp", gateway(1), query("web", dns.TypeA), silent)
+		answer, err := exchange(&web.Namespace, "udp", gateway(1), query("web", dns.TypeA), silence)
 		if err == nil && texts(answer) != web.v4 {
 			err = errors.New(texts(answer))
 		}

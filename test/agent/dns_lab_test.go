@@ -20,8 +20,8 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// silent is how long a test waits for an answer that need not come.
-const silent = 300 * time.Millisecond
+// silence is how long a test waits for an answer that need not come.
+const silence = 300 * time.Millisecond
 
 // named is network number i, with names in the domain dns.podman.
 func named(i int) string {

@@ -169,7 +169,7 @@ func TestDNSPlaceTaken(t *testing.T) {
 	}
 	ended()
 	netlab.Eventually(t, func() error {
-		a, err := exchange(&web.Namespace, "udp", gateway(1), query("web", dns.TypeA), silent)
+		a, err := exchange(&web.Namespace, "udp", gateway(1), query("web", dns.TypeA), silence)
 		if err == nil && texts(a) != web.v4 {
 			err = errors.New(texts(a))
 		}

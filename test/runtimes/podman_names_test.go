@@ -30,7 +30,9 @@ func TestPodmanNames(t *testing.T) {
 	}
 	t.Logf("nslookup of the alias:\n%s", other.exec(t, "nslookup www"))
 	for _, name := range []string{"web", "www"} {
-		netlab.Eventually(t, func() error { return p.exec("other", "wget -q -O - http://"+name+"/ | grep -q hello || nc "+name+" 80 </dev/null") })
+		netlab.Eventually(t, func() error {
+			return p.exec("other", "wget -q -O - http://"+name+"/ | grep -q hello || nc "+name+" 80 </dev/null")
+		})
 		if err := p.finds("far", name, addresses...); err == nil {
 			t.Errorf("a container of another network finds %s", name)
 		}

@@ -112,7 +112,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// wanted returns what is to be written down.
+// wanted returns the record that ADD writes.
 func wanted(r *plugin.Request) (*names.Record, error) {
 	c, err := parse(r)
 	if err != nil {

@@ -22,7 +22,7 @@ type question struct {
 	from netip.Addr
 }
 
-// ServeDNS implements dns.Handler. What a container sends must not end the agent.
+// ServeDNS implements dns.Handler. No packet of a container must end the agent.
 func (r *Resolver) ServeDNS(w dns.ResponseWriter, m *dns.Msg) {
 	q := &question{w, m, addressOf(w.RemoteAddr())}
 	defer func() {

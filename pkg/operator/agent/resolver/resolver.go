@@ -225,7 +225,7 @@ func (r *Resolver) lost(a netip.Addr, p *place, err error) {
 	r.listen()
 }
 
-// close closes the sockets at once. What is being answered ends by its own time limits.
+// close closes the sockets at once. Answers that are under way end by their own time limits.
 func (p *place) close() {
 	now, stop := context.WithCancel(context.Background())
 	stop()

@@ -17,7 +17,7 @@ type table struct {
 	index map[entry][]*names.Record
 }
 
-// entry is what records are found by. What is asked by a container is looked up in its networks alone.
+// entry is what records are found by. A container's question is looked up in its networks alone.
 type entry struct {
 	kind    kind
 	network string
