@@ -48,7 +48,7 @@ func newNamedHost(t testing.TB) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
 	host.OwnProcesses(t)
-	host.InstallPlugins(t, append([]string{"dnsname"}, harmtest.Plugins...)...)
+	host.InstallPlugins(t, harmtest.Plugins...)
 	out := host.NewOutside(t)
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

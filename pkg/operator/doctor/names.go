@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/operator/agent/resolver"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
@@ -34,7 +35,7 @@ func checkNames(ctx context.Context, s *subject) (list []Finding, err error) {
 				continue
 			}
 			seen[g] = true
-			asked := new(dns.Msg).SetQuestion("gateway.invalid.", dns.TypeA)
+			asked := new(dns.Msg).SetQuestion("gateway.invalid.", dns.TypeA).SetEdns0(dns.DefaultMsgSize, false)
 			client := &dns.Client{Timeout: time.Second}
 			answer, _, failed := client.ExchangeContext(ctx, asked, net.JoinHostPort(g.String(), "53"))
 			switch {
@@ -44,7 +45,7 @@ func checkNames(ctx context.Context, s *subject) (list []Finding, err error) {
 			case failed != nil:
 				list = append(list, found(namesUnanswered, r.Network, finding.Say("let the host be asked at port 53 of %s: %v", g, failed),
 					"port 53 of %s does not answer, where containers of network %s ask for names", g, r.Network))
-			case answer.Rcode != dns.RcodeRefused:
+			case !resolver.IsRefusal(answer):
 				list = append(list, found(namesAnsweredByOther, r.Network, finding.Say("`ss -lnup 'sport = 53'` says who it is: have it listen elsewhere, and the agent takes its place"),
 					"another DNS server than the agent answers at %s, where containers of network %s ask for names", g, r.Network))
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/miekg/dns"
@@ -159,6 +160,18 @@ func withoutOPT(all []dns.RR) (list []dns.RR) {
 	return list
 }
 
+// whyRefused is what dig shows of a refusal (RFC 8914). By it doctor knows this resolver from others.
+const whyRefused = "cnibox answers containers that have a name here"
+
+// IsRefusal reports whether an answer is a refusal of this resolver's, and not of another DNS server's.
+func IsRefusal(a *dns.Msg) bool {
+	opt := a.IsEdns0()
+	return a.Rcode == dns.RcodeRefused && opt != nil && slices.ContainsFunc(opt.Option, func(o dns.EDNS0) bool {
+		why, is := o.(*dns.EDNS0_EDE)
+		return is && why.ExtraText == whyRefused
+	})
+}
+
 // send is what every answer passes on its way to a container, the last moment to do something before the container can use it.
 func (r *Resolver) send(q *question, a *dns.Msg, how outcome) {
 	size := dns.MinMsgSize
@@ -166,6 +179,10 @@ func (r *Resolver) send(q *question, a *dns.Msg, how outcome) {
 	if opt := q.m.IsEdns0(); opt != nil {
 		size = min(max(size, int(opt.UDPSize())), packetSize)
 		a.SetEdns0(packetSize, opt.Do())
+		if how == refused {
+			own := a.IsEdns0()
+			own.Option = append(own.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeProhibited, ExtraText: whyRefused})
+		}
 	} else if a.Rcode > longestCode {
 		a.Rcode = dns.RcodeServerFailure
 	}
