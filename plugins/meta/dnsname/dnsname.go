@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/names"
@@ -141,32 +143,32 @@ func gateways(r *plugin.Request) (list []netip.Addr, err error) {
 		}
 	}
 	if at != nil {
-		if list, err = addressesOf(h, at); err != nil || list != nil {
+		prefixes, err := link.Prefixes(at)
+		for _, p := range prefixes {
+			if p.Addr().IsGlobalUnicast() {
+				list = append(list, p.Addr())
+			}
+		}
+		if err != nil || list != nil {
 			return list, err
 		}
 	}
-	all, err := addressesOf(h, nil)
 	for _, ip := range r.PrevResult.IPs {
-		if g := result.Addr(ip.Gateway); slices.Contains(all, g) && !slices.Contains(list, g) {
+		if g := result.Addr(ip.Gateway); isOwn(h, ip.Gateway) && !slices.Contains(list, g) {
 			list = append(list, g)
 		}
 	}
-	if err == nil && list == nil {
+	if list == nil {
 		err = plugin.ConfigError("chain dnsname behind a plugin that makes the host the container's gateway: bridge with \"isGateway\", or ptp",
 			"the host has no address at which containers of network %s could ask for names", r.Network)
 	}
 	return list, err
 }
 
-// addressesOf returns the global unicast addresses of a link of the host, or of all.
-func addressesOf(h *netlink.Handle, at netlink.Link) (list []netip.Addr, err error) {
-	all, err := link.Addresses(h, at, netlink.FAMILY_ALL)
-	for _, a := range all {
-		if a.IP.IsGlobalUnicast() {
-			list = append(list, result.Addr(a.IP))
-		}
-	}
-	return list, err
+// isOwn reports whether an address is the host's.
+func isOwn(h *netlink.Handle, ip net.IP) bool {
+	routes, err := h.RouteGet(ip)
+	return err == nil && ip != nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }
 
 func fileError(err error) error {
