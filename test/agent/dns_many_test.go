@@ -27,7 +27,9 @@ func TestDNSMany(t *testing.T) {
 			c := newNamed(t, host, i, name)
 			first[i].is(name, dns.TypeA, c.v4)
 			first[(i+1)%networks].is(name+".dns.podman", dns.TypeA, "NXDOMAIN")
-			c.is("first", dns.TypeAAAA, first[i].v6)
+			if number%10 == 0 { // the kernel has room for some thousand neighbours, of all namespaces together
+				c.is("first", dns.TypeAAAA, first[i].v6)
+			}
 		}
 	}
 }

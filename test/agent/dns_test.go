@@ -94,6 +94,42 @@ func TestDNSNetworks(t *testing.T) {
 	}
 }
 
+// TestDNSPtp: containers that have the host alone for a neighbour find each other, too.
+func TestDNSPtp(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	zone{}.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	list := `{"cniVersion": "1.0.0", "name": "alone", "plugins": [
+		{"type": "ptp", "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}], "ranges": [[{"subnet": "10.71.0.0/24"}], [{"subnet": "fd00:71::/64"}]]}},
+		{"type": "dnsname"}]}`
+	address := map[string]string{}
+	pods := map[string]*netlab.Pod{}
+	for _, name := range []string{"web", "db"} {
+		pods[name] = host.NewPod(t, name)
+		rt := pods[name].RuntimeConf(nil)
+		rt.Args = [][2]string{{"K8S_POD_NAME", name}}
+		result, err := host.AddList(list, rt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v4, v6 := netlab.Addresses(result)
+		address[name+" A"], address[name+" AAAA"] = v4.String(), v6.String()
+	}
+	for _, server := range []string{"10.71.0.1", "fd00:71::1"} {
+		for asked, want := range address {
+			name, kind, _ := strings.Cut(asked, " ")
+			netlab.Eventually(t, func() error {
+				a, err := exchange(&pods["db"].Namespace, "udp", server, query(name, dns.StringToType[kind]), netlab.Patience)
+				if err == nil && texts(a) != want {
+					err = fmt.Errorf("%s: %q, want %q", asked, texts(a), want)
+				}
+				return err
+			})
+		}
+	}
+}
+
 // TestDNSAgentAway: without the agent the gateway refuses at once, the container has the node's servers behind it, and nothing is lost with kill -9.
 func TestDNSAgentAway(t *testing.T) {
 	t.Parallel()

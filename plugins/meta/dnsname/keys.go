@@ -23,7 +23,7 @@ func (Plugin) Facts(*conf.Object) plugin.Facts { return plugin.Facts{NamesContai
 // ownKeys are those of the plugin's object.
 func ownKeys() keys.Table {
 	return keys.Table{
-		{Name: "domainName", Type: keys.String, Since: keys.Ours, Default: "none",
+		{Name: "domainName", Type: keys.String, Default: "none",
 			Doc: "A domain in which the names are, too: with `dns.podman` a container `web` is also `web.dns.podman`. It is added to the search list."},
 	}
 }
@@ -31,7 +31,7 @@ func ownKeys() keys.Table {
 // runtimeKeys are those that the runtime fills in.
 func runtimeKeys() keys.Table {
 	return keys.Table{
-		{Name: "aliases", Type: keys.Object, Since: keys.Ours,
+		{Name: "aliases", Type: keys.Object,
 			Doc: "More names of the container: an object that has a list of names for each network."},
 	}
 }

@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -116,6 +117,8 @@ func serve(t *testing.T, r *Resolver, packet []byte, stream bool) {
 	}
 }
 
+var mutated = flag.Int("mutated", 20_000, "how many packets TestMutated sends") // make fuzz-dns sends a million
+
 // TestMutated sends the resolver packets that were questions before some of their bytes were changed.
 func TestMutated(t *testing.T) {
 	r := withRecords(t)
@@ -127,12 +130,8 @@ func TestMutated(t *testing.T) {
 		}
 		packets = append(packets, packet)
 	}
-	count := 20_000
-	if os.Getenv("CNIBOX_MUTATED") != "" { // make fuzz-dns
-		count = 1_000_000
-	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range count {
+	for range *mutated {
 		packet := append([]byte{}, packets[rng.IntN(len(packets))]...)
 		for range 1 + rng.IntN(4) {
 			switch at := rng.IntN(len(packet)); rng.IntN(4) {
