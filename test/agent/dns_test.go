@@ -108,7 +108,7 @@ func TestDNSPtp(t *testing.T) {
 	for _, name := range []string{"web", "db"} {
 		pods[name] = host.NewPod(t, name)
 		rt := pods[name].RuntimeConf(nil)
-		rt.Args = [][2]string{{"K8S_POD_NAME", name}}
+		rt.Args = [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", name}}
 		result, err := host.AddList(list, rt)
 		if err != nil {
 			t.Fatal(err)
