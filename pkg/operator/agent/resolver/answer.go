@@ -138,7 +138,7 @@ func (r *Resolver) forward(q *question) (*dns.Msg, outcome) {
 	opt := q.m.IsEdns0()
 	asked.SetEdns0(packetSize, opt != nil && opt.Do())
 	began := time.Now()
-	a, err := r.upstream.ask(context.Background(), asked)
+	a, err := r.upstream.ask(context.Background(), q.from, asked)
 	r.figures.upstream.Observe(time.Since(began).Seconds())
 	if err != nil {
 		r.said.add("servers", "the node's DNS servers don't answer", err)

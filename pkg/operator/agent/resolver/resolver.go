@@ -200,14 +200,19 @@ func (r *Resolver) listenAt(a netip.Addr) (*place, error) {
 		{Listener: &listener{streams, &r.streams}, Handler: r, ReadTimeout: silence, IdleTimeout: func() time.Duration { return silence }},
 	}}
 	for _, server := range p.servers {
-		started := make(chan struct{})
-		server.NotifyStartedFunc = func() { close(started) }
+		began := make(chan error, 2) // that it has begun, and its end
+		server.NotifyStartedFunc = func() { began <- nil }
 		go func() {
-			if err := server.ActivateAndServe(); err != nil {
+			err := server.ActivateAndServe()
+			began <- err
+			if err != nil {
 				r.lost(a, p, err)
 			}
 		}()
-		<-started
+		if err := <-began; err != nil {
+			p.close()
+			return nil, err
+		}
 	}
 	return p, nil
 }

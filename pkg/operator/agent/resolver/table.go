@@ -83,14 +83,13 @@ func (t *table) put(file string, r *names.Record) {
 	}
 }
 
-// load reads a file again.
-func (t *table) load(dir, file string) error {
-	r, err := names.ReadFile(filepath.Join(dir, file))
-	if r != nil && names.FileName(r.Key) != file { // one that is being written, or is none of ours
+// load reads a file again. One that can't be read has no names, which CHECK says.
+func (t *table) load(dir, file string) {
+	r, _ := names.ReadFile(filepath.Join(dir, file))
+	if r != nil && names.FileName(r.Key) != file { // it is none of ours
 		r = nil
 	}
 	t.put(file, r)
-	return err
 }
 
 // gateways returns the addresses at which containers ask.

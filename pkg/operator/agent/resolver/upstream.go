@@ -32,15 +32,16 @@ type upstream struct {
 	first    int // which is asked first: the one that has answered last
 }
 
-// list returns the node's servers in the order in which they are asked. Their file is read when it has changed. The resolver does not ask itself.
-func (u *upstream) list() (list []netip.Addr) {
+// list returns the node's servers in the order in which they are asked. Their file is read when it has changed. The resolver asks neither
+// itself nor the container that asks, which may be the node's server.
+func (u *upstream) list(from netip.Addr) (list []netip.Addr) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if now := names.Versions(); u.servers == nil || !names.SameVersions(now, u.versions) {
 		u.versions, u.servers, u.first = now, names.Servers(), 0
 	}
 	for i := range u.servers {
-		if s := u.servers[(u.first+i)%len(u.servers)]; !u.isOwn(s) {
+		if s := u.servers[(u.first+i)%len(u.servers)]; s != from && !u.isOwn(s) {
 			list = append(list, s)
 		}
 	}
@@ -55,10 +56,10 @@ func (u *upstream) prefer(server netip.Addr) {
 }
 
 // ask asks one server after the other until one has an answer. That of a server which can't or won't say is kept for the case that none has a better one.
-func (u *upstream) ask(ctx context.Context, q *dns.Msg) (*dns.Msg, error) {
+func (u *upstream) ask(ctx context.Context, from netip.Addr, q *dns.Msg) (*dns.Msg, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	servers := u.list()
+	servers := u.list(from)
 	err := errors.New("the node has no DNS servers")
 	var poor *dns.Msg
 	for i, s := range slices.Concat(servers, servers) { // a packet can be lost

@@ -18,6 +18,9 @@ type watch struct {
 	dir   string
 	queue *os.File
 	table *table
+	stale bool // the directory is not watched
+
+	events [16 << 10]byte
 }
 
 const (
@@ -39,7 +42,8 @@ func newWatch(dir string) (*watch, error) {
 }
 
 // readAll begins anew.
-func (w *watch) readAll() error {
+func (w *watch) readAll() (err error) {
+	defer func() { w.stale = err != nil }()
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
 		return err
 	}
@@ -48,11 +52,10 @@ func (w *watch) readAll() error {
 	}
 	w.table = newTable()
 	files, err := os.ReadDir(w.dir)
-	errs := []error{err}
 	for _, f := range files {
-		errs = append(errs, w.table.load(w.dir, f.Name()))
+		w.table.load(w.dir, f.Name())
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // control calls the kernel about the queue.
@@ -67,10 +70,14 @@ func (w *watch) control(do func(fd int) (int, error)) (n int, err error) {
 
 // read reads what has happened since, and reports whether anything has. It does not wait.
 func (w *watch) read() (changed bool, err error) {
-	const size = 16 << 10
-	buffer := make([]byte, size)
+	if w.stale {
+		if err := w.readAll(); err != nil {
+			return false, err
+		}
+		changed = true
+	}
 	for {
-		n, err := w.control(func(fd int) (int, error) { return unix.Read(fd, buffer) })
+		n, err := w.control(func(fd int) (int, error) { return unix.Read(fd, w.events[:]) })
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -81,7 +88,7 @@ func (w *watch) read() (changed bool, err error) {
 			return changed, err
 		}
 		changed = true
-		if err := w.apply(buffer[:n]); err != nil {
+		if err := w.apply(w.events[:n]); err != nil {
 			return changed, err
 		}
 	}
@@ -89,19 +96,20 @@ func (w *watch) read() (changed bool, err error) {
 
 // apply reads the files again that events are about (inotify(7)).
 func (w *watch) apply(events []byte) error {
-	var errs []error
 	for len(events) >= unix.SizeofInotifyEvent {
 		mask, length := binary.NativeEndian.Uint32(events[4:]), int(binary.NativeEndian.Uint32(events[12:]))
 		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+length]), "\x00")
 		events = events[unix.SizeofInotifyEvent+length:]
 		switch {
 		case mask&all != 0:
-			errs = append(errs, w.readAll())
+			if err := w.readAll(); err != nil {
+				return err
+			}
 		case name != "":
-			errs = append(errs, w.table.load(w.dir, name))
+			w.table.load(w.dir, name)
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // wait waits until something has happened, and returns when the queue is closed.
