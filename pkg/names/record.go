@@ -119,6 +119,9 @@ func List() (list []*Record, err error) {
 	}
 	errs := []error{err}
 	for _, f := range files {
+		if !f.Type().IsRegular() {
+			continue
+		}
 		r, err := ReadFile(filepath.Join(dir, f.Name()))
 		if r != nil {
 			list = append(list, r)
