@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/main/vlan"
 	"github.com/cnibox/cnibox/plugins/meta/bandwidth"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
+	"github.com/cnibox/cnibox/plugins/meta/dnsname"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
 	"github.com/cnibox/cnibox/plugins/meta/flannel"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
@@ -48,5 +49,6 @@ var All = plugin.Table{
 	{Name: "bandwidth", Kind: plugin.Meta, Summary: "limit what the container receives and sends a second", Plugin: bandwidth.Plugin{}, Oldest: "0.3.0", Chained: true},
 	{Name: "sbr", Kind: plugin.Meta, Summary: "route packets by the address that they come from", Plugin: sbr.Plugin{}, Chained: true},
 	{Name: "vrf", Kind: plugin.Meta, Summary: "put the interface into a VRF, which has routes of its own", Plugin: vrf.Plugin{}, Oldest: "0.3.1", Chained: true},
+	{Name: "dnsname", Kind: plugin.Meta, Summary: "give the container a name that others on its networks find it by", Plugin: dnsname.Plugin{}, Chained: true},
 	{Name: "chain", Kind: plugin.Meta, Summary: "run a list of plugins in one process", Plugin: chain.Plugin{}, ChecksWithoutResult: true},
 }

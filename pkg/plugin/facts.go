@@ -39,6 +39,8 @@ type Facts struct {
 	OpensFirewall  bool // the host's packet filter lets the containers' packets pass
 	RoutesBySource bool // answers leave as the questions came
 
+	NamesContainers bool // the agent's resolver has to answer for it
+
 	LeasesInFiles bool // host-local's, also if it calls that
 
 	// Whom it calls besides the plugin in "ipam".

@@ -64,6 +64,7 @@ var networks = []network{
 	{name: "sbr with hints", plugins: `{"type":"` + standIn + `"},{"type":"sbr","addSourceHints":true}`},
 	{name: "sbr with a table", plugins: `{"type":"` + standIn + `"},{"type":"sbr","table":5000}`},
 	{name: "vrf", plugins: bridge + `,{"type":"vrf","vrfname":"red"}`, shared: lan0, needs: []netlab.Feature{netlab.VRF}},
+	{name: "dnsname", plugins: bridge + `,{"type":"dnsname","domainName":"dns.podman"}`, shared: lan0},
 	{name: "flannel", plugins: `{"type":"flannel","delegate":{"bridge":"lan0","isDefaultGateway":true}},` + portmap, shared: lan0, prepare: leaseSubnet},
 	{name: "chain", shared: lan0, plugins: `{"type":"chain","capabilities":{"portMappings":true},"plugins":[` +
 		bridge + "," + portmap + `,{"type":"firewall"},` + tuning + `]}`},

@@ -38,6 +38,7 @@ var statusConfigs = map[string][]string{
 	"bandwidth":   {`"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000`},
 	"sbr":         {""},
 	"vrf":         {`"vrfname": "blue"`},
+	"dnsname":     {`"domainName": "dns.podman"`},
 	"chain":       {`"plugins": [{"type": "bridge", "ipMasq": true, "ipam": ` + statusIPAM + `}, {"type": "portmap"}, {"type": "firewall"}]`},
 }
 
@@ -68,7 +69,7 @@ func TestStatus(t *testing.T) {
 }
 
 // lacked matches errors of STATUS about what a node may lack.
-var lacked = regexp.MustCompile(`kernel has no|dhcp daemon|contiv's daemon`)
+var lacked = regexp.MustCompile(`kernel has no|dhcp daemon|contiv's daemon|answers for the names`)
 
 func statusOf(t *testing.T, host *netlab.Host, name, keys string) {
 	if keys != "" {

@@ -25,6 +25,8 @@ var OfKinds = []Harm{
 	{Name: "two addresses of one network", Network: `{"type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.66.0.5/24", "gateway": "10.66.0.1"}, {"address": "10.66.0.6/24"}], "routes": [{"dst": "0.0.0.0/0"}]}}`,
 		Inside: "ip route del default", Finds: "lacks the route"},
 	{Name: "layer 2 alone", Network: `{"type": "bridge"}`, Inside: "ip link set eth0 down", Finds: "is down"},
+	{Name: "names", Network: `{"type": "bridge", "bridge": "demo0", "isGateway": true, ` + AddressKeys + `}, {"type": "dnsname", "domainName": "dns.podman"}`,
+		Host: "rm /run/cnibox/names/*", Finds: "are not written down", Silent: true},
 	{Name: "dummy", Network: `{"type": "dummy", ` + AddressKeys + `}`, Inside: FlushAll, Finds: "lacks the address", Needs: &netlab.Dummy},
 	{Name: "ipvlan", Network: `{"type": "ipvlan", "master": "uplink0", ` + AddressKeys + `}`, Inside: FlushAll + "; ip link set eth0 down", Finds: "is down", Needs: &netlab.IPVLAN},
 	{Name: "vlan", Network: `{"type": "vlan", "master": "uplink0", "vlanId": 5, "mtu": 1400, ` + AddressKeys + `}`,

@@ -29,6 +29,36 @@ func flanneld(p *clinic) {
 	p.shell("cp /run/flannel/subnet.env /run/flannel/whole")
 }
 
+// named is a network whose containers have names.
+const named = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [
+  {"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]]}},
+  {"type": "dnsname", "domainName": "dns.podman"}]}`
+
+// answersNames starts an agent that answers for names, and waits until it does.
+func answersNames(p *clinic) {
+	p.Helper()
+	startAgent(p)
+	netlab.Until(p, "the agent to answer", func() bool {
+		_, err := p.host.Output(exec.Command("sh", "-c", "ss -lnu | grep -q 10.88.0.1:53"))
+		return err == nil
+	})
+}
+
+// startAgent starts one, which harm kills.
+func startAgent(p *clinic) {
+	p.Helper()
+	cmd := exec.Command(netlab.Cnictl(p), "agent", "--dns")
+	if err := p.host.Start(cmd); err != nil {
+		p.Fatal(err)
+	}
+	p.harm = func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
+	p.Cleanup(p.harm)
+	netlab.Until(p, "the agent to be ready", func() bool {
+		code, _ := p.cnictl("agent", "status")
+		return code == 0
+	})
+}
+
 // runs starts something that does nothing and has the name of a daemon.
 func runs(p *clinic, name string) {
 	p.Helper()
@@ -49,6 +79,28 @@ var faultsOfDaemons = []fault{
 		},
 		plant: func(p *clinic) { p.harm() },
 		says:  "setsid /opt/cni/bin/dhcp daemon ", remedy: func(p *clinic) { p.host.StartDHCPDaemon(p) }},
+	{code: "names-unanswered", config: named, before: answersNames, plant: func(p *clinic) { p.harm() }, says: "run `cnictl agent --dns`", remedy: answersNames},
+	{code: "names-answered-by-other", config: named, before: answersNames, plant: func(p *clinic) {
+		p.harm()
+		cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--port=53", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--pid-file=", "--user=root")
+		if err := p.host.Start(cmd); err != nil {
+			p.Fatal(err)
+		}
+		other := func() { _, _ = cmd.Process.Kill(), cmd.Wait() }
+		p.Cleanup(other)
+		netlab.Until(p, "dnsmasq to listen", func() bool {
+			_, err := p.host.Output(exec.Command("sh", "-c", "ss -lnu | grep -q 0.0.0.0:53"))
+			return err == nil
+		})
+		startAgent(p)
+		p.harm = other
+	}, says: "ss -lnup", remedy: func(p *clinic) {
+		p.harm()
+		netlab.Until(p, "the agent to take its place", func() bool {
+			_, err := p.host.Output(exec.Command("sh", "-c", "ss -lnu | grep -q 10.88.0.1:53"))
+			return err == nil
+		})
+	}},
 	{code: "subnet-env-missing", config: overlay, pods: []string{}, before: flanneld, plant: shell("rm /run/flannel/subnet.env"), works: adds},
 	{code: "subnet-env-torn", config: overlay, pods: []string{}, before: flanneld, plant: shell("truncate -s 40 /run/flannel/subnet.env"), works: adds},
 	{code: "networkd-takes-links", before: func(p *clinic) {

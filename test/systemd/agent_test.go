@@ -58,7 +58,7 @@ func newAgentNode(t *testing.T) {
 	install(t, "/etc/cni/net.d/10-demo.conflist", []byte(strings.Replace(demo, `"ipMasq": true`, `"ipMasq": true, "macspoofchk": true`, 1)))
 	must(t, `set -e; for name in web db; do ip netns add $name; cnictl add demo /run/netns/$name --id $name; done
 		mkdir -p /etc/systemd/system/cnibox-agent.service.d
-		printf '[Service]\nExecStart=\nExecStart=cnictl agent --grace 1s --every 5s\n' >/etc/systemd/system/cnibox-agent.service.d/grace.conf
+		printf '[Service]\nExecStart=\nExecStart=cnictl agent --dns --grace 1s --every 5s\n' >/etc/systemd/system/cnibox-agent.service.d/grace.conf
 		systemctl daemon-reload`)
 	t.Cleanup(func() {
 		must(t, `systemctl stop cnibox-agent.socket cnibox-agent; for name in $(ls /run/netns); do cnictl del demo --id $name; ip netns del $name; done
@@ -112,6 +112,17 @@ func TestAgentComesBack(t *testing.T) {
 	until(t, "[ $(systemctl show -P NRestarts cnibox-agent) -ge 2 ]")
 	must(t, "systemctl stop by-hand")
 	until(t, "systemctl is-active cnibox-agent")
+}
+
+// TestAgentNames has the agent's unit answer for names of containers, for which it has to listen at port 53.
+func TestAgentNames(t *testing.T) {
+	newAgentNode(t)
+	install(t, "/etc/cni/net.d/20-names.conflist", []byte(`{"cniVersion": "1.0.0", "name": "names", "plugins": [
+		{"type": "bridge", "bridge": "names0", "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.67.0.0/24"}]]}},
+		{"type": "dnsname", "domainName": "dns.podman"}]}`))
+	must(t, "set -e; systemctl start cnibox-agent; ip netns add shop; cnictl add names /run/netns/shop --id shop")
+	until(t, "ip netns exec shop busybox nslookup shop.dns.podman 10.67.0.1 | grep 'Address.* 10.67.0.2$'")
+	must(t, "cnictl del names --id shop; rm /etc/cni/net.d/20-names.conflist; ip link del names0")
 }
 
 // TestAgentRestart restarts the agent while attachments come and go: no call and no client notices.

@@ -151,7 +151,7 @@ func (c *Config) DNS() (types.DNS, error) {
 	if err != nil {
 		return types.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %w", "ipam.resolvConf", err)
 	}
-	return parseResolvConf(string(text)), nil
+	return result.ParseResolvConf(string(text)), nil
 }
 
 // Result is what ADD answers: an address of each pool, in their order.
@@ -164,27 +164,4 @@ func (c *Config) Result(addresses []netip.Addr, dns types.DNS) *types100.Result 
 		})
 	}
 	return r
-}
-
-// parseResolvConf collects search domains and options over all lines, as the
-// reference plugin does; the resolver takes the last line of a kind.
-func parseResolvConf(text string) types.DNS {
-	var d types.DNS
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		switch f[0] {
-		case "nameserver":
-			d.Nameservers = append(d.Nameservers, f[1])
-		case "domain":
-			d.Domain = f[1]
-		case "search":
-			d.Search = append(d.Search, f[1:]...)
-		case "options":
-			d.Options = append(d.Options, f[1:]...)
-		}
-	}
-	return d
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/invoke"
 
+	"github.com/cnibox/cnibox/pkg/operator/agent/resolver"
 	"github.com/cnibox/cnibox/pkg/operator/agent/socket"
 	"github.com/cnibox/cnibox/pkg/operator/agent/watch"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -34,6 +35,8 @@ type Options struct {
 	API     API    // contiv's; nil is none
 	Contiv  string // the socket at which it is served
 	Network string // that containers are attached to by it
+
+	DNS bool // the questions of containers for names are answered
 
 	Metrics string // a TCP address at which the metrics are served, too; "" is none
 
@@ -65,8 +68,9 @@ type Agent struct {
 	gone     gone
 	renewals renewals
 	figures  figures
-	api      *contivAPI     // nil if it is not served
-	work     sync.WaitGroup // what is under way
+	api      *contivAPI         // nil if it is not served
+	names    *resolver.Resolver // nil if names are not answered
+	work     sync.WaitGroup     // what is under way
 }
 
 // mends is how many repairs there may be at once: what is hit while one waits for calls to end is looked at meanwhile.
@@ -86,6 +90,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer claim.Close()
+	if o.DNS {
+		if a.names, err = resolver.Start(ctx, o.Log); err != nil {
+			return err
+		}
+	}
 	if a.api, err = a.beginContiv(); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/cnibox/cnibox/pkg/calllog"
+	"github.com/cnibox/cnibox/pkg/operator/agent/resolver"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/metrics"
@@ -31,11 +32,15 @@ type Status struct {
 	Findings  map[string]string       `json:"findings"` // by attachment, what can't be put back
 	Slower    []string                `json:"slower"`   // attachments that something is taken from again and again
 	Collected map[collect.Outcome]int `json:"collected"`
+	DNS       *resolver.Status        `json:"dns,omitempty"` // if names are answered
 }
 
 func (a *Agent) status() *Status {
 	s := &Status{Version: box.Version, PID: os.Getpid(), Findings: a.said.all(), Slower: a.calm.waiting(time.Now())}
 	a.record.fill(s)
+	if a.names != nil {
+		s.DNS = a.names.Status()
+	}
 	return s
 }
 
@@ -64,6 +69,9 @@ func (a *Agent) metrics() http.Handler {
 	count("collect_failures_total", "Things that could not be removed.", func(s *Status) int { return s.Collected[collect.Failed] })
 	own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cnibox", Subsystem: "agent", Name: "findings", Help: "Attachments that lack something that can't be put back."},
 		func() float64 { return float64(len(a.status().Findings)) }))
+	if a.names != nil {
+		a.names.Register(own)
+	}
 	all := prometheus.Gatherers{own, prometheus.GathererFunc(a.figures.get)}
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }

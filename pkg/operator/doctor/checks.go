@@ -40,6 +40,7 @@ var checks = []check{
 	{"files of flannel's daemon", finding.Codes{subnetEnvMissing, subnetEnvTorn}, checkSubnetFiles},
 	{"addresses of containers", finding.Codes{addressTwice, leaseLost}, checkAddresses},
 	{"addresses of bridges", finding.Codes{bridgeOtherSubnet, gatewayGone}, checkGateways},
+	{"names of containers", finding.Codes{namesUnanswered, namesAnsweredByOther}, checkNames},
 	{"subnets", finding.Codes{subnetsOverlap}, checkSubnets},
 	{"readiness of networks, by STATUS", finding.Codes{networkNotReady, kernelFeatureMissing}, checkStatus},
 	{"backends", finding.Codes{backendOf, ipvsNftables}, checkBackends},

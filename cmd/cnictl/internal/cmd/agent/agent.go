@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/agent"
+	"github.com/cnibox/cnibox/pkg/operator/agent/resolver"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
@@ -43,7 +45,8 @@ func New() *cobra.Command {
 		Long: `Watch this node until a signal ends it: put back within a second what a flush or
 a reload takes from attachments, as "repair" does, and remove what is left of
 containers that have ended, as "gc" does. Nothing depends on it: plugins do the
-same with it and without.
+same with it and without. With --dns it also answers for the names that the plugin
+dnsname gives containers.
 `,
 		Example: `  cnictl agent
   cnictl agent status`,
@@ -56,6 +59,7 @@ same with it and without.
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
 	flags.StringVar(&o.Contiv, "contiv", "", "serve contiv's API, which the plugin contivk8s calls, at this `socket`, such as "+contiv.DefaultSocket)
 	ui.AddNetworkFlag(cmd, &o.Network, "the network that containers are attached to by contiv's API")
+	flags.BoolVar(&o.DNS, "dns", false, "answer the questions of containers for names, on networks with the plugin dnsname")
 	flags.StringVar(&o.Metrics, "metrics", "", "a TCP `address` at which to serve the metrics to Prometheus, such as 127.0.0.1:9469")
 	addAgentDirFlag(cmd, &o.Dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -150,10 +154,30 @@ func describeAgent(w io.Writer, s *agent.Status) {
 		fmt.Fprintf(w, "last repair  %s: %s: %d repaired in %.2f s\n", l.Time.Format(time.DateTime), ui.Harmless(l.Hit), l.Outcomes[repair.Repaired], l.Seconds)
 	}
 	fmt.Fprintf(w, "collected    %d, %d could not be\n", s.Collected[collect.Removed], s.Collected[collect.Failed])
+	if s.DNS != nil {
+		describeDNS(w, s.DNS)
+	}
 	if count := len(s.Slower); count > 0 {
 		fmt.Fprintf(w, "slower       %s, from which something is taken again and again: %s first\n", ui.Counted(count, "attachment"), ui.Harmless(s.Slower[0]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Findings)) {
 		fmt.Fprintf(w, "%s  %s: %s\n", ui.Bad.Sprint("wrong"), ui.Harmless(name), ui.Harmless(s.Findings[name]))
+	}
+}
+
+func describeDNS(w io.Writer, s *resolver.Status) {
+	asked := 0
+	var parts []string
+	for _, how := range slices.Sorted(maps.Keys(s.Questions)) {
+		asked += int(s.Questions[how])
+		parts = append(parts, fmt.Sprintf("%s %.0f", how, s.Questions[how]))
+	}
+	at := "nowhere: no container has a name"
+	if len(s.Addresses) > 0 {
+		at = "at " + strings.Join(s.Addresses, ", ")
+	}
+	fmt.Fprintf(w, "names        answered %s; %s: %s\n", at, ui.Counted(asked, "question"), strings.Join(parts, ", "))
+	for _, about := range slices.Sorted(maps.Keys(s.Wrong)) {
+		fmt.Fprintf(w, "%s  %s\n", ui.Bad.Sprint("wrong"), ui.Harmless(s.Wrong[about]))
 	}
 }

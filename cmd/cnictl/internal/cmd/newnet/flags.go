@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
@@ -59,6 +60,7 @@ func (f *newFlags) add(cmd *cobra.Command, kind Kind) {
 	}
 	if kind.Routed {
 		flags.BoolVar(&f.NoPorts, "no-ports", false, "no published ports")
+		flags.StringVar(&f.Domain, "names", "", "give containers names in this `domain`, such as dns.podman, that others on the network find them by")
 		flags.StringVar(&f.limit, "limit", "", "what each container may send and receive a second, such as 100mbit")
 	}
 }
@@ -85,6 +87,11 @@ func (f *newFlags) read() (err error) {
 			return ui.Usagef("--gateway %s: write an address, such as 192.0.2.254", text)
 		}
 		f.Gateways = append(f.Gateways, a)
+	}
+	if f.Domain != "" {
+		if err := names.Validate(f.Domain); err != nil {
+			return ui.Usagef("--names %s: %v; write a domain, such as dns.podman", f.Domain, err)
+		}
 	}
 	if f.limit != "" {
 		f.Limit, err = ParseRate(f.limit)

@@ -170,6 +170,14 @@ func (m *maker) behind() (list []*conf.Object) {
 	if m.Limit > 0 {
 		list = append(list, m.bandwidth())
 	}
+	if m.Domain != "" {
+		p, capabilities := plugin("dnsname"), conf.New()
+		p.Set("domainName", m.Domain)
+		capabilities.Set("aliases", new(true))
+		p.Set("capabilities", capabilities)
+		list = append(list, p)
+		m.chose("names", "in "+m.Domain, "the agent answers for them: cnictl agent --dns")
+	}
 	return list
 }
 

@@ -23,7 +23,7 @@ func TestLint(t *testing.T) {
 		{Kind: "bridge", IPv6: true, Isolated: true, Limit: 50_000_000, Bridge: "web0"},
 		{Kind: "bridge", NoPorts: true, Subnets: []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}},
 		{Kind: "ptp"},
-		{Kind: "ptp", IPv6: true, Limit: 1_000_000},
+		{Kind: "ptp", IPv6: true, Limit: 1_000_000, Domain: "dns.podman"},
 		{Kind: "macvlan", Ranges: lan},
 		{Kind: "macvlan", DHCP: true},
 		{Kind: "ipvlan", Ranges: lan},

@@ -36,7 +36,8 @@ type Options struct {
 	VLAN     int
 	NoPorts  bool
 	Isolated bool
-	Limit    int64 // bits a second, both ways
+	Limit    int64  // bits a second, both ways
+	Domain   string // in which containers have names; "" is that they have none
 }
 
 // Plan is the file of a network, and what was chosen for it.

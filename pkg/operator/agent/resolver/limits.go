@@ -1,0 +1,136 @@
+package resolver
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// Bounds, so that no container keeps the resolver from others. A container is known by its address.
+const (
+	mostForwarded     = 1000 // questions for the node's servers at once
+	mostForwardedOf   = 100  // of one container
+	mostConnections   = 512
+	mostConnectionsOf = 16
+
+	window   = 100 * time.Millisecond
+	mostInIt = 200 // questions of one container by UDP in a window
+
+	silence = 3 * time.Second // how long a TCP client may say nothing
+)
+
+// shares count what is under way, in all and of each container.
+type shares struct {
+	most, mostOf int
+
+	mu  sync.Mutex
+	all int
+	of  map[netip.Addr]int
+}
+
+// take reports whether there is room for one more, which is given back later.
+func (s *shares) take(from netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= s.most || s.of[from] >= s.mostOf {
+		return false
+	}
+	if s.of == nil {
+		s.of = map[netip.Addr]int{}
+	}
+	s.all++
+	s.of[from]++
+	return true
+}
+
+func (s *shares) giveBack(from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.of[from]--; s.of[from] == 0 {
+		delete(s.of, from)
+	}
+}
+
+// addressOf returns the address of who is at the other end, or of this end.
+func addressOf(a net.Addr) netip.Addr {
+	var ap netip.AddrPort
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		ap = a.AddrPort()
+	case *net.TCPAddr:
+		ap = a.AddrPort()
+	}
+	return ap.Addr().Unmap().WithZone("")
+}
+
+// reader drops a container's packets that are more than its share before anything is done for them: they must not fill the queue of the socket, which is
+// that of all containers.
+type reader struct {
+	dns.Reader
+	isAsker func(netip.Addr) bool
+	dropped func()
+	begin   time.Time
+	count   map[netip.Addr]int // in this window
+}
+
+// ReadUDP implements dns.Reader.
+func (r *reader) ReadUDP(conn *net.UDPConn, timeout time.Duration) ([]byte, *dns.SessionUDP, error) {
+	for {
+		packet, session, err := r.Reader.ReadUDP(conn, timeout)
+		if err != nil {
+			return packet, session, err
+		}
+		from := addressOf(session.RemoteAddr())
+		if !r.isAsker(from) {
+			from = netip.Addr{} // all others share what is one container's
+		}
+		if now := time.Now(); now.Sub(r.begin) > window {
+			r.begin, r.count = now, map[netip.Addr]int{}
+		}
+		if r.count[from]++; r.count[from] <= mostInIt {
+			return packet, session, nil
+		}
+		r.dropped()
+	}
+}
+
+// listener closes connections that are more than a container's share.
+type listener struct {
+	net.Listener
+	shares *shares
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				<-time.After(window) // such as that there are no more file descriptors, in which case it would be asked again at once
+			}
+			return nil, err
+		}
+		from := addressOf(conn.RemoteAddr())
+		if l.shares.take(from) {
+			return &counted{Conn: conn, end: sync.OnceFunc(func() { l.shares.giveBack(from) })}, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// counted is a connection that is counted until it is closed.
+type counted struct {
+	net.Conn
+	end func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.end()
+	return c.Conn.Close()
+}

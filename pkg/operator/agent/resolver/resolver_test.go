@@ -1,0 +1,127 @@
+package resolver
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// TestRecords: the next question after a change of a record knows of it, whatever became of the directory meanwhile.
+func TestRecords(t *testing.T) {
+	r := withRecords(t)
+	answers := func(name string) int {
+		t.Helper()
+		a := ask(r, name+".dns.podman.", dns.TypeA)
+		if a.Rcode == dns.RcodeSuccess && len(a.Answer) == 0 {
+			t.Errorf("%s: no address", name)
+		}
+		return len(a.Answer)
+	}
+	dir := r.watch.dir
+	late := plugin.Key{Network: "demo", ContainerID: "late", IfName: "eth0"}
+	for i := range 100 {
+		if n := answers("late"); n != 0 {
+			t.Fatalf("%d: %d addresses before there is a record", i, n)
+		}
+		write(t, dir, late, "late", "10.88.0.9")
+		if n := answers("late"); n != 1 {
+			t.Fatalf("%d: %d addresses", i, n)
+		}
+		if err := os.Remove(filepath.Join(dir, names.FileName(late))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := answers("web"); n != 2 {
+		t.Errorf("of two containers there are %d addresses", n)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stray"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "directory"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if n := answers("web"); n != 2 {
+		t.Errorf("beside files that are no records there are %d addresses", n)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if a := ask(r, "web.", dns.TypeA); a.Rcode != dns.RcodeRefused {
+		t.Errorf("without records: %v", a)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5000 { // more than the kernel's queue may have room for
+		write(t, dir, plugin.Key{Network: "demo", ContainerID: fmt.Sprint(i), IfName: "eth0"}, fmt.Sprint("c", i), "10.88.0.2")
+	}
+	if n := answers("c4999"); n != 1 {
+		t.Errorf("after many changes: %d addresses", n)
+	}
+}
+
+// TestRotates: the addresses of several containers of one name come in any order.
+func TestRotates(t *testing.T) {
+	r := withRecords(t)
+	seen := map[string]bool{}
+	for range 200 {
+		seen[ask(r, "web.", dns.TypeA).Answer[0].(*dns.A).A.String()] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("first is always %v", seen)
+	}
+}
+
+// TestNewerAsker: of two containers that have one address it is the newer that asks, and the networks of the other are none of its.
+func TestNewerAsker(t *testing.T) {
+	table := newTable()
+	gateway, a := netip.MustParseAddr("10.88.0.1"), netip.MustParseAddr("10.88.0.2")
+	record := func(network, id string, since int) {
+		r := &names.Record{Key: plugin.Key{Network: network, ContainerID: id, IfName: "eth0"}, Names: []string{id}, Addresses: []netip.Addr{a}, Gateways: []netip.Addr{gateway}}
+		r.Since = r.Since.AddDate(since, 0, 0)
+		table.put(network+id, r)
+	}
+	record("old", "ended", 1)
+	record("new", "alive", 2)
+	if list := table.networksOf(a, gateway); !slices.Equal(list, []string{"new"}) {
+		t.Errorf("it is on %v", list)
+	}
+	if list := table.networksOf(a, netip.MustParseAddr("10.99.0.1")); list != nil {
+		t.Errorf("at another gateway it is on %v", list)
+	}
+	table.put("newalive", nil)
+	table.put("oldended", nil)
+	if len(table.index)+len(table.files) > 0 {
+		t.Errorf("left: %v", table.index)
+	}
+}
+
+func TestShares(t *testing.T) {
+	s := &shares{most: 3, mostOf: 2}
+	a, b, c := netip.MustParseAddr("10.88.0.2"), netip.MustParseAddr("10.88.0.3"), netip.MustParseAddr("10.88.0.4")
+	var got []bool
+	for _, x := range []netip.Addr{a, a, a, b, c} {
+		got = append(got, s.take(x))
+	}
+	if !slices.Equal(got, []bool{true, true, false, true, false}) {
+		t.Errorf("taken: %v", got)
+	}
+	s.giveBack(a)
+	if !s.take(c) {
+		t.Error("what was given back can't be taken")
+	}
+	for _, x := range []netip.Addr{a, b, c} {
+		s.giveBack(x)
+	}
+	if s.all != 0 || len(s.of) != 0 {
+		t.Errorf("left: %+v", s.of)
+	}
+}

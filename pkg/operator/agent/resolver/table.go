@@ -1,0 +1,142 @@
+package resolver
+
+import (
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+
+	"github.com/cnibox/cnibox/pkg/names"
+)
+
+// table is all records, found by what a question has.
+type table struct {
+	files map[string]*names.Record
+	index map[entry][]*names.Record
+}
+
+// entry is what records are found by. A container's question is looked up in its networks alone.
+type entry struct {
+	kind    kind
+	network string
+	text    string
+}
+
+type kind int
+
+// The kinds of entries.
+const (
+	ofAddress   kind = iota // of any network: who asks
+	ofContainer             // of any network
+	ofName                  // and of a name with the domain
+	ofDomain                // for which nobody else is asked
+	ofReverse               // the name of an address, such as 2.0.88.10.in-addr.arpa
+)
+
+func newTable() *table {
+	return &table{files: map[string]*names.Record{}, index: map[entry][]*names.Record{}}
+}
+
+// entriesOf are the entries at which a record is found.
+func entriesOf(r *names.Record) (list []entry) {
+	list = append(list, entry{ofContainer, "", r.ContainerID})
+	for _, a := range r.Addresses {
+		list = append(list, entry{ofAddress, "", a.String()})
+		if reverse, err := dns.ReverseAddr(a.String()); err == nil {
+			list = append(list, entry{ofReverse, r.Network, bare(reverse)})
+		}
+	}
+	for _, name := range r.Names {
+		list = append(list, entry{ofName, r.Network, name})
+		if full := r.Full(name); full != "" {
+			list = append(list, entry{ofName, r.Network, full})
+		}
+	}
+	if r.Domain != "" {
+		list = append(list, entry{ofDomain, r.Network, r.Domain})
+	}
+	return list
+}
+
+// bare returns a name of a question as records have it.
+func bare(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// put puts a file's record in the place of an earlier one; nil is none.
+func (t *table) put(file string, r *names.Record) {
+	if old := t.files[file]; old != nil {
+		delete(t.files, file)
+		for _, e := range entriesOf(old) {
+			t.index[e] = slices.DeleteFunc(t.index[e], func(other *names.Record) bool { return other == old })
+			if len(t.index[e]) == 0 {
+				delete(t.index, e)
+			}
+		}
+	}
+	if r == nil {
+		return
+	}
+	t.files[file] = r
+	for _, e := range entriesOf(r) {
+		t.index[e] = append(t.index[e], r)
+	}
+}
+
+// load reads a file again. One that can't be read has no names, which CHECK says.
+func (t *table) load(dir, file string) {
+	r, _ := names.ReadFile(filepath.Join(dir, file))
+	if r != nil && names.FileName(r.Key) != file { // it is none of ours
+		r = nil
+	}
+	t.put(file, r)
+}
+
+// gateways returns the addresses at which containers ask.
+func (t *table) gateways() map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, r := range t.files {
+		for _, a := range r.Gateways {
+			all[a] = true
+		}
+	}
+	return all
+}
+
+// networksOf returns the networks of the container that asks at a gateway from an address, none if no container does. If two have the same there, as one
+// that ended without a DEL, it is the newer one.
+func (t *table) networksOf(from, gateway netip.Addr) (list []string) {
+	var asker *names.Record
+	for _, r := range t.index[entry{ofAddress, "", from.String()}] {
+		if slices.Contains(r.Gateways, gateway) && (asker == nil || r.Since.After(asker.Since)) {
+			asker = r
+		}
+	}
+	if asker == nil {
+		return nil
+	}
+	for _, r := range t.index[entry{ofContainer, "", asker.ContainerID}] {
+		if !slices.Contains(list, r.Network) {
+			list = append(list, r.Network)
+		}
+	}
+	return list
+}
+
+// find returns the records at an entry of some networks.
+func (t *table) find(kind kind, networks []string, text string) (list []*names.Record) {
+	for _, n := range networks {
+		list = append(list, t.index[entry{kind, n, text}]...)
+	}
+	return list
+}
+
+// isBelow reports whether a name is in a domain of some networks.
+func (t *table) isBelow(networks []string, name string) bool {
+	for ; name != ""; _, name, _ = strings.Cut(name, ".") {
+		if t.find(ofDomain, networks, name) != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,205 @@
+// Package dnsname gives a container a name by which others on its networks find it.
+package dnsname
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// Plugin is the dnsname plugin.
+type Plugin struct{}
+
+// Add writes down what the container is called, for the agent's resolver, and has the container ask that first.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	record, err := wanted(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Step(ctx, "write down the "+record.String()); err != nil {
+		return nil, err
+	}
+	if err := record.Write(); err != nil {
+		return nil, fileError(err)
+	}
+	dns := &r.PrevResult.DNS
+	dns.Nameservers = servers(record.Gateways, dns.Nameservers, names.Servers())
+	if record.Domain != "" && !slices.Contains(dns.Search, record.Domain) {
+		dns.Search = append(dns.Search, record.Domain)
+	}
+	return r.PrevResult, nil
+}
+
+// servers puts the gateways before the servers that the network has, and the node's own behind these: a container whose gateway does not answer goes on
+// to the next.
+func servers(gateways []netip.Addr, network []string, node []netip.Addr) (list []string) {
+	for _, a := range gateways {
+		list = append(list, a.String())
+	}
+	for _, server := range network {
+		if !slices.Contains(list, server) {
+			list = append(list, server)
+		}
+	}
+	for _, a := range node {
+		if names.IsElsewhere(a) && !slices.Contains(list, a.String()) {
+			list = append(list, a.String())
+		}
+	}
+	return list
+}
+
+// Del forgets what the container is called.
+func (Plugin) Del(_ context.Context, r *plugin.Request) error {
+	r.Announce("forget the names")
+	return fileError(names.Remove(r.Key))
+}
+
+// Mend compares what is written down with what the configuration and the result say.
+func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error {
+	want, err := wanted(r)
+	if err != nil {
+		return err
+	}
+	have, err := names.Read(r.Key)
+	switch {
+	case err != nil:
+		return fileError(err)
+	case have == nil:
+		err = different("the names of %s are not written down", r.Key)
+	case !have.Is(want):
+		err = different("what is written down of %s is not what its network says: %s", r.Key, have)
+	}
+	m.Mend(err, "write down the "+want.String(), func() error { return fileError(want.Write()) })
+	return nil
+}
+
+func different(format string, args ...any) error {
+	return plugin.Errorf("something changed it since ADD: "+plugin.RepairRemedy, format, args...)
+}
+
+// Status reports whether names can be written down, and somebody answers for them.
+func (Plugin) Status(_ context.Context, r *plugin.Request) error {
+	_, err := parse(r)
+	if err != nil {
+		return err
+	}
+	dir := names.Dir()
+	if dir == "" {
+		err = errors.New("neither /run nor $XDG_RUNTIME_DIR can be written")
+	} else {
+		err = state.Writable(dir)
+	}
+	if err != nil {
+		return plugin.Unavailable(fileError(err))
+	}
+	if !names.HasResolver() {
+		return plugin.CodeErrorf(types.ErrPluginNotAvailable, "start it: `systemctl enable --now cnibox-agent` or `cnictl agent --dns`; without it containers ask the node's servers, which don't know their names",
+			"nobody answers for the names of containers: no `cnictl agent --dns` runs")
+	}
+	return nil
+}
+
+// wanted returns the record that ADD writes.
+func wanted(r *plugin.Request) (*names.Record, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	record := &names.Record{Key: r.Key, Names: c.names, Domain: c.domain}
+	for _, p := range result.PrefixesOf(r.PrevResult, r.IfName) {
+		record.Addresses = append(record.Addresses, p.Addr())
+	}
+	if len(record.Addresses) == 0 {
+		return nil, plugin.ConfigError(`give its network an "ipam", and chain dnsname behind the plugin that has it`, "%s has no address that its name could lead to", r.IfName)
+	}
+	record.Gateways, err = gateways(r)
+	return record, err
+}
+
+// gateways returns the host's addresses at which the container asks for names: those of the first link of the host in the result, such as the bridge. Where
+// that has none, as a bridge with VLANs, they are the gateways in the result which the host has.
+func gateways(r *plugin.Request) (list []netip.Addr, err error) {
+	h := r.Links()
+	var at netlink.Link
+	if i := slices.IndexFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool { return f.Sandbox == "" }); i >= 0 {
+		at, err = h.LinkByName(r.PrevResult.Interfaces[i].Name)
+		if err != nil && !link.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	if at != nil {
+		prefixes, err := link.Prefixes(at)
+		for _, p := range prefixes {
+			if p.Addr().IsGlobalUnicast() {
+				list = append(list, p.Addr())
+			}
+		}
+		if err != nil || list != nil {
+			return list, err
+		}
+	}
+	for _, ip := range r.PrevResult.IPs {
+		if g := result.Addr(ip.Gateway); isOwn(h, ip.Gateway) && !slices.Contains(list, g) {
+			list = append(list, g)
+		}
+	}
+	if list == nil {
+		err = plugin.ConfigError("chain dnsname behind a plugin that makes the host the container's gateway: bridge with \"isGateway\", or ptp",
+			"the host has no address at which containers of network %s could ask for names", r.Network)
+	}
+	return list, err
+}
+
+// isOwn reports whether an address is the host's.
+func isOwn(h *netlink.Handle, ip net.IP) bool {
+	routes, err := h.RouteGet(ip)
+	return err == nil && ip != nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+}
+
+func fileError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return plugin.CodeErrorf(types.ErrIOFailure, "make /run/cnibox a directory that root can write to, on a disk that is not full", "file of names: %w", err)
+}
+
+// Stores returns the records of names.
+func (Plugin) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{records{}} }
+
+// records are those of all attachments.
+type records struct{}
+
+// Held lists the records.
+func (records) Held(context.Context, string) (list []plugin.Held, err error) {
+	all, err := names.List()
+	for _, r := range all {
+		list = append(list, plugin.Held{Key: r.Key, What: r.String(), Since: r.Since})
+	}
+	return list, err
+}
+
+// Release removes records.
+func (records) Release(_ context.Context, list []plugin.Held) error {
+	var errs []error
+	for _, h := range list {
+		if err := names.Remove(h.Key); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", h.Key, err))
+		}
+	}
+	return fileError(errors.Join(errs...))
+}
