@@ -80,6 +80,9 @@ func mountLines() ([]string, error) {
 		// id parent device root mountpoint options [optional …] - type source superoptions
 		mount, device, _ := strings.Cut(strings.TrimSpace(row), " - ")
 		left, right := strings.Fields(mount), strings.Fields(device)
+		if left[4] == "/run/netns" { // what ip(8) makes with the first namespace that has a name, and never removes
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("mount %s: %s of %s root %s %s", left[4], right[0], right[1], left[3], left[5]))
 	}
 	return lines, nil

@@ -122,8 +122,8 @@ func anotherCNI(t *testing.T, o *operator) {
 
 // lastingCNI makes sure that the container has its network still, and that the plugins of the new directory take it away.
 func lastingCNI(t *testing.T, o *operator) {
-	o.must("check", "pods", "--id", "web", "--bin-dir", "/opt/cnibox/bin:/opt/cni/bin")
-	o.must("del", "pods", "--id", "web", "--bin-dir", "/opt/cnibox/bin:/opt/cni/bin")
+	o.must("check", "pods", "--id", "web", "--bin-dir", "/opt/cnibox/plugins:/opt/cni/bin")
+	o.must("del", "pods", "--id", "web", "--bin-dir", "/opt/cnibox/plugins:/opt/cni/bin")
 	if left := o.host.MustRun(t, "sh", "-c", "ip -o link show type veth | grep -v uplink || true; ls /var/lib/cni/networks/pods | grep ^10 || true"); left != "" {
 		t.Errorf("left of the container:\n%s", left)
 	}

@@ -136,6 +136,7 @@ var differing = []struct {
 	{regexp.MustCompile(`\b\d+(\.\d+)? ?(ms|s|m|h|d|us)\b`), "TIME"},
 	{regexp.MustCompile(`inode \d+, process \d+`), "PROCESS"},
 	{regexp.MustCompile(`\d+ (plugins in|files from) /`), "N $1"}, // with cnibox-etcd there is one more
+	{regexp.MustCompile(`\b\d+ checks\b`), "N checks"},
 	{regexp.MustCompile(` +`), " "},
 }
 

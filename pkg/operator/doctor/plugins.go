@@ -106,8 +106,8 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 			list = append(list, found(pluginOneFile, "", reinstall(filepath.Dir(shared[0]), baseNames(shared)...),
 				"%s: %s are one file: an installer that writes one of these names replaces all", strings.Join(p.who, ", "), strings.Join(shared, ", ")).In(shared[0]))
 		}
-		for what, paths := range runs {
-			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
+		for _, what := range slices.Sorted(maps.Keys(runs)) {
+			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(runs[what], ", ")))
 		}
 	}
 	return list, err
