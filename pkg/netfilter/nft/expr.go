@@ -18,6 +18,15 @@ type rule []expr.Any
 // sequence puts the words of some rules behind one another.
 func sequence(parts ...rule) rule { return slices.Concat(parts...) }
 
+// rename gives the sets that a rule looks into other names.
+func (r rule) rename(names map[string]string) {
+	for _, e := range r {
+		if lookup, is := e.(*expr.Lookup); is && names[lookup.SetName] != "" {
+			lookup.SetName = names[lookup.SetName]
+		}
+	}
+}
+
 // value is something of the packet that can be loaded into registers.
 type value struct {
 	kind nftables.SetDatatype
@@ -157,6 +166,8 @@ func connection(key expr.CtKey, bits uint32) rule {
 // known (established), or that belongs to one (related).
 func wasRedirected() rule { return connection(expr.CtKeySTATUS, 1<<5) }
 func isAnswer() rule      { return connection(expr.CtKeySTATE, 1<<1|1<<2) }
+func isEstablished() rule { return connection(expr.CtKeySTATE, 1<<1) }
+func isRelated() rule     { return connection(expr.CtKeySTATE, 1<<2) }
 
 // isDirection goes on if the packet goes the way of the one that began its connection, or the way of the answers.
 func isDirection(way byte) rule {

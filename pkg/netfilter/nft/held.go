@@ -81,6 +81,36 @@ func (p Purpose) Release(ctx context.Context, list []plugin.Held) error {
 	})
 }
 
+// UnusedLists is a store of the lists in one of our tables that nobody has, as an ADD that was killed leaves them. They count as the network's that
+// asks.
+type UnusedLists struct{ nftables.Table }
+
+// Held lists them.
+func (u UnusedLists) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	err = locked(ctx, u.Table, func(t *table) error {
+		ids, err := t.unusedLists()
+		for _, id := range ids {
+			list = append(list, plugin.Held{Key: plugin.Key{Network: network}, What: "list of nobody in " + listChain(id)})
+		}
+		return err
+	})
+	return list, err
+}
+
+// Release removes them.
+func (u UnusedLists) Release(ctx context.Context, _ []plugin.Held) error {
+	return locked(ctx, u.Table, func(t *table) error {
+		ids, err := t.unusedLists()
+		for _, id := range ids {
+			err = errors.Join(err, t.dropList(id))
+		}
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		return t.commit()
+	})
+}
+
 // Unused is a store of what our tables have for nobody: guards of links that are gone, and subnets without addresses. It counts as the
 // network's that asks.
 type Unused struct{}

@@ -59,6 +59,10 @@ func (c *Conn) table(which nftables.Table) *table {
 		t.layout = newHostLayout(t)
 	case forwardTable:
 		t.layout = newForwardLayout(t)
+	case judgeTable:
+		t.layout = newJudgeLayout(t)
+	case guardTable:
+		t.layout = newGuardLayout(t)
 	default:
 		t.layout = newBridgeLayout(t)
 	}

@@ -1,0 +1,396 @@
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Who sends is looked at where packets come in: by the links that are checked only their own attachment's addresses do. On a bridge that is
+// table bridge cnibox-egress, which also keeps the port from its neighbours; behind the host's end of a veth alone, and for what a bridge hands
+// to the host past its own hooks, it is table inet cnibox-egress. So all that comes further has its true source address, and is judged by that, in
+// forward and input, behind a change of the destination. docs/operate/netfilter.md shows the tables.
+//
+// A chain decides for itself, and ends with its own drop: whether one is complete is told from numbers, and a chain that lists share has
+// any number of jumps to it.
+
+// ToJudge has what an attachment sends judged by its lists.
+func ToJudge(n spec.EgressNeeds) Wants {
+	w := Wants{Purpose: Judging, ports: spec.PortNeeds{Results: n.Results}}
+	w.records = append(w.records, record{kind: kindChecked, link: n.HostEnd, addr: netip.IPv6Unspecified()})
+	l := routedList(n)
+	w.records = append(w.records, record{kind: kindList, link: l.id, addr: netip.IPv6Unspecified(), list: l})
+	for _, p := range n.Addrs {
+		w.records = append(w.records, record{kind: kindJudged, link: l.id, addr: p.Addr()})
+	}
+	if !n.OnBridge {
+		w.records = append(w.records, sources(kindSource, n)...)
+	}
+	return w
+}
+
+// ToGuardPort has only an attachment's own addresses pass the port of a bridge, and keeps it from its neighbours, unless they are open.
+func ToGuardPort(n spec.EgressNeeds) Wants {
+	w := Wants{Purpose: GuardingPorts}
+	if !n.OnBridge {
+		return w
+	}
+	w.records = append(w.records, record{kind: kindGuarded, link: n.HostEnd, mac: n.MAC})
+	w.records = append(w.records, sources(kindGuardedSource, n)...)
+	if near := n.Near(); len(near) > 0 {
+		l := nearList(near)
+		w.records = append(w.records, record{kind: kindNearList, link: l.id, addr: netip.IPv6Unspecified(), list: l},
+			record{kind: kindNear, link: n.HostEnd, addr: netip.IPv6Unspecified(), list: l})
+	}
+	return w
+}
+
+// sources are the addresses that may send.
+func sources(k kind, n spec.EgressNeeds) (records []record) {
+	for _, p := range n.Addrs {
+		records = append(records, record{kind: k, link: n.HostEnd, addr: p.Addr()})
+	}
+	return append(records, record{kind: k, link: n.HostEnd, addr: spec.LinkLocal(n.MAC)})
+}
+
+// senders are the sets of who sends by which link.
+type senders struct {
+	checked, refused *nftables.Set // links; refused counts
+	own4, own6       *nftables.Set // links and their addresses
+	local6           *nftables.Set // links and their link-local address
+}
+
+func (t *table) newSenders() senders {
+	s := senders{
+		checked: t.newSet("checked", inLink()), refused: t.newSet("refused", inLink()),
+		own4: t.newSet("own4", inLink(), ipv4.src()), own6: t.newSet("own6", inLink(), ipv6.src()), local6: t.newSet("local6", inLink(), ipv6.src()),
+	}
+	s.refused.Counter = true
+	return s
+}
+
+// elements are those of a link that is checked, without an address, or of one of its addresses.
+func (s senders) elements(r record) []element {
+	link := linkKey(r.link)
+	switch {
+	case r.kind == kindChecked || r.kind == kindGuarded:
+		return []element{newElement(s.checked, link), newElement(s.refused, link)}
+	case r.addr.Is4():
+		return []element{newElement(s.own4, link, r.addr.AsSlice())}
+	case r.addr.IsLinkLocalUnicast():
+		return []element{newElement(s.local6, link, r.addr.AsSlice())}
+	}
+	return []element{newElement(s.own6, link, r.addr.AsSlice())}
+}
+
+// refuse drops what meets a condition, and counts it.
+func (s senders) refuse(when ...rule) []rule {
+	condition := sequence(when...)
+	return []rule{sequence(condition, inSet(s.refused, inLink()), drop()), sequence(condition, drop())}
+}
+
+// The types of ICMPv6's messages.
+const (
+	listenerQuery, listenerReport, listenerDone, listenerReport2             = 130, 131, 132, 143
+	routerSolicit, routerAdvert, neighbourSolicit, neighbourAdvert, redirect = 133, 134, 135, 136, 137
+)
+
+func icmp6(kind byte) rule {
+	return sequence(ipv6.only(), equals(protocol(), []byte{unix.IPPROTO_ICMPV6}), equals(payload(expr.PayloadBaseTransportHeader, 0, nftables.TypeInetProto), []byte{kind}))
+}
+
+// ofLink are the rules for what comes from a link-local address, or from none yet.
+func (s senders) ofLink() (rules []rule) {
+	for _, kind := range []byte{listenerReport, listenerDone, listenerReport2, routerSolicit, neighbourSolicit, neighbourAdvert} {
+		rules = append(rules, sequence(icmp6(kind), leave()))
+	}
+	return append(rules, s.refuse()...)
+}
+
+// judgeLayout is that of table inet cnibox-egress.
+type judgeLayout struct {
+	senders
+	judged, pairs, refusedFrom map[*family]*nftables.Set
+	lists                      *nftables.Set
+}
+
+func newJudgeLayout(t *table) judgeLayout {
+	l := judgeLayout{senders: t.newSenders(), lists: t.newSet("lists", inLink()),
+		judged: map[*family]*nftables.Set{}, pairs: map[*family]*nftables.Set{}, refusedFrom: map[*family]*nftables.Set{}}
+	for _, f := range families() {
+		l.judged[f] = t.newMap("judged"+f.digit, []value{f.src()}, nftables.TypeVerdict)
+		l.pairs[f] = t.newSet("pairs"+f.digit, f.src(), f.src())
+		l.refusedFrom[f] = t.newSet("refused"+f.digit, f.src())
+		l.refusedFrom[f].Counter = true
+	}
+	return l
+}
+
+func (l judgeLayout) missing() *plugin.MissingFeature {
+	return &plugin.MissingFeature{Name: "nf_tables for table inet cnibox-egress, with sets of intervals of several values, as Linux 5.6 and later can have",
+		Module: "nf_tables, nft_ct, nft_fib_inet", Option: "CONFIG_NF_TABLES_INET, CONFIG_NFT_CT and CONFIG_NFT_FIB_INET"}
+}
+
+func (l judgeLayout) elements(r record) []element {
+	switch r.kind {
+	case kindList:
+		return []element{commonElement(l.lists, linkKey(r.link))}
+	case kindJudged:
+		f, addr := familyOf(r.addr), r.addr.AsSlice()
+		return []element{gotoElement(l.judged[f], listChain(r.link), addr), newElement(l.pairs[f], addr, addr), newElement(l.refusedFrom[f], addr)}
+	}
+	return l.senders.elements(r)
+}
+
+// gotoElement is an element of a map that leads to a chain.
+func gotoElement(s *nftables.Set, chain string, key ...[]byte) element {
+	e := newElement(s, key...)
+	e.Val, e.VerdictData = []byte(chain), &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}
+	return e
+}
+
+// verdictOf goes where a map leads to.
+func verdictOf(s *nftables.Set, key ...value) rule {
+	return append(load(key...), &expr.Lookup{SourceRegister: register(0), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: s.Name})
+}
+
+// hasRoutingHeader goes on if a packet of IPv6 says by whom it wants to go.
+func hasRoutingHeader() rule {
+	const present = 1 // NFT_EXTHDR_F_PRESENT
+	header := value{nftables.TypeInetProto, func(r uint32) expr.Any {
+		return &expr.Exthdr{DestRegister: r, Type: unix.IPPROTO_ROUTING, Len: 1, Flags: present, Op: expr.ExthdrOpIpv6}
+	}}
+	return sequence(ipv6.only(), equals(header, []byte{1}))
+}
+
+// hasOptions goes on if a packet of IPv4 has options: among them is by whom it wants to go.
+func hasOptions() rule {
+	length := payload(expr.PayloadBaseNetworkHeader, 0, nftables.TypeInetProto)
+	return sequence(ipv4.only(), compareBits(length, []byte{0x0f}, expr.CmpOpNeq, []byte{5}))
+}
+
+func (l judgeLayout) chains([]record) []chain {
+	const sender, ofLink, judge = "sender" + version, "oflink" + version, "judge" + version
+	var bySource []rule
+	bySource = append(bySource, sequence(ipv4.only(), inSet(l.own4, inLink(), ipv4.src()), leave()))
+	bySource = append(bySource, l.refuse(icmp6(routerAdvert))...)
+	bySource = append(bySource, l.refuse(icmp6(redirect))...)
+	bySource = append(bySource,
+		sequence(ipv6.only(), inSet(l.local6, inLink(), ipv6.src()), gotoChain(ofLink)),
+		sequence(ipv6.only(), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(ofLink)),
+		sequence(ipv6.only(), inSet(l.own6, inLink(), ipv6.src()), leave()))
+	var input []rule
+	for _, kind := range []byte{routerSolicit, neighbourSolicit, neighbourAdvert} {
+		input = append(input, sequence(icmp6(kind), leave()))
+	}
+	var byList []rule
+	for _, f := range families() {
+		byList = append(byList, sequence(f.only(), verdictOf(l.judged[f], f.src())))
+	}
+	const raw, filter = -300, -5
+	return []chain{
+		{name: ofLink, rules: l.ofLink(), jumps: 2},
+		{name: sender, rules: append(bySource, l.refuse()...), jumps: 1},
+		{name: judge, rules: byList, jumps: 2},
+		{name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: raw, rules: []rule{
+			sequence(inSet(l.checked, inLink()), gotoChain(sender)),
+		}},
+		{name: "forward" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: filter, rules: []rule{gotoChain(judge)}},
+		{name: "input" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: filter, rules: append(input, gotoChain(judge))},
+	}
+}
+
+// routedList is the chain for what is routed: it drops what the lists don't let pass.
+func routedList(n spec.EgressNeeds) *list {
+	t := (*Conn)(nil).table(judgeTable)
+	layout, lists := t.layout.(judgeLayout), n.Lists.WithEmbedded()
+	l := &list{}
+	refuse := func(when ...rule) {
+		condition := sequence(when...)
+		for _, f := range families() {
+			l.rules = append(l.rules, sequence(condition, f.only(), inSet(layout.refusedFrom[f], f.src()), drop()))
+		}
+		l.rules = append(l.rules, sequence(condition, drop()))
+	}
+	refuse(hasOptions())
+	refuse(hasRoutingHeader())
+	l.rules = append(l.rules, sequence(isDirection(answer), isEstablished(), leave()))
+	for _, f := range families() {
+		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), inSet(layout.pairs[f], f.src(), f.concerned()), leave()))
+	}
+	if lists.NoNode {
+		refuse(isLocal())
+	}
+	for _, f := range families() {
+		nets, boxes := l.add("deny"+f.digit, f, lists.Deny)
+		if nets != nil {
+			refuse(f.only(), inSet(nets, f.dst()))
+		}
+		if boxes != nil {
+			refuse(f.only(), inSet(boxes, f.dst(), protocol(), portValue()))
+		}
+	}
+	if !lists.Closed {
+		l.rules = append(l.rules, sequence(load(protocol()), leave())) // whose protocol can't be told has not passed the ports of Deny
+		refuse()
+		return l.named(judgeTable)
+	}
+	for _, f := range families() {
+		nets, boxes := l.add("allow"+f.digit, f, lists.Allow)
+		if nets != nil {
+			l.rules = append(l.rules, sequence(f.only(), inSet(nets, f.dst()), leave()))
+		}
+		if boxes != nil {
+			l.rules = append(l.rules, sequence(f.only(), inSet(boxes, f.dst(), protocol(), portValue()), leave()))
+		}
+	}
+	refuse()
+	return l.named(judgeTable)
+}
+
+// concerned is the destination of the packet that an ICMP error is about.
+func (f *family) concerned() value {
+	const header = 8 // of the error
+	return payload(expr.PayloadBaseTransportHeader, header+f.dstAt, f.addr)
+}
+
+// add adds sets of entries of a family: those for all of IP, and those for ports; nil if there are none.
+func (l *list) add(name string, f *family, entries []reach.Entry) (nets, boxes *nftables.Set) {
+	is4 := f == &ipv4
+	var elements []nftables.SetElement
+	for _, r := range reach.Nets(entries, is4) {
+		elements = append(elements, nftables.SetElement{Key: r.First.AsSlice()})
+		if next := r.Last.Next(); next.IsValid() {
+			elements = append(elements, nftables.SetElement{Key: next.AsSlice(), IntervalEnd: true})
+		}
+	}
+	if len(elements) > 0 {
+		nets = &nftables.Set{Name: name, KeyType: f.addr, Interval: true}
+		l.sets = append(l.sets, filled{nets, elements})
+	}
+	elements = nil
+	for _, b := range reach.Boxes(entries, is4) {
+		key := func(addr netip.Addr, port uint16) []byte {
+			return append(append(addr.AsSlice(), pad(b.Protocol)...), portKey(port)...)
+		}
+		elements = append(elements, nftables.SetElement{Key: key(b.Range.First, b.First), KeyEnd: key(b.Range.Last, b.Last)})
+	}
+	if len(elements) > 0 {
+		boxes = &nftables.Set{Name: "ports" + name, KeyType: nftables.MustConcatSetType(f.addr, nftables.TypeInetProto, nftables.TypeInetService), Interval: true, Concatenation: true}
+		l.sets = append(l.sets, filled{boxes, elements})
+	}
+	return nets, boxes
+}
+
+// guardLayout is that of table bridge cnibox-egress.
+type guardLayout struct {
+	senders
+	macs, near, lists *nftables.Set
+}
+
+func newGuardLayout(t *table) guardLayout {
+	return guardLayout{t.newSenders(), t.newSet("macs", inLink(), srcEther()), t.newMap("near", []value{inLink()}, nftables.TypeVerdict), t.newSet("lists", inLink())}
+}
+
+func (l guardLayout) missing() *plugin.MissingFeature {
+	return &plugin.MissingFeature{Name: "nf_tables for table bridge cnibox-egress", Module: "nf_tables, nft_meta_bridge", Option: "CONFIG_NF_TABLES_BRIDGE"}
+}
+
+func (l guardLayout) elements(r record) []element {
+	switch r.kind {
+	case kindNearList:
+		return []element{commonElement(l.lists, linkKey(r.link))}
+	case kindNear:
+		chain := ""
+		if r.list != nil {
+			chain = listChain(r.list.id)
+		}
+		return []element{gotoElement(l.near, chain, linkKey(r.link))}
+	case kindGuarded:
+		return append(l.senders.elements(r), newElement(l.macs, linkKey(r.link), pad(r.mac[:]...)))
+	}
+	return l.senders.elements(r)
+}
+
+// Parts of ARP's messages, of Ethernet and IPv4.
+func arpHeader() value { return payload(expr.PayloadBaseNetworkHeader, 0, nftables.TypeEtherAddr) }
+func arpKind() value   { return payload(expr.PayloadBaseNetworkHeader, 6, nftables.TypeInetService) }
+func arpMAC() value    { return payload(expr.PayloadBaseNetworkHeader, 8, nftables.TypeEtherAddr) }
+func arpSource() value { return payload(expr.PayloadBaseNetworkHeader, 14, nftables.TypeIPAddr) }
+func arpTarget() value { return payload(expr.PayloadBaseNetworkHeader, 24, nftables.TypeIPAddr) }
+
+// isEther goes on if a frame has a type, and no VLAN tag.
+func isEther(kind uint16) rule {
+	return equals(payload(expr.PayloadBaseLLHeader, 12, nftables.TypeEtherType), []byte{byte(kind >> 8), byte(kind)})
+}
+
+func (l guardLayout) chains([]record) []chain {
+	const sender, sends, arp, ip6, ofLink, advert, solicit = "sender" + version, "sends" + version, "arp_sender" + version, "ip6_sender" + version,
+		"oflink" + version, "advert" + version, "solicit" + version
+	isARP := sequence(isEther(unix.ETH_P_ARP), equals(arpHeader(), []byte{0, 1, 8, 0, 6, 4}), inSet(l.macs, inLink(), arpMAC()))
+	target := payload(expr.PayloadBaseTransportHeader, 8, nftables.TypeIP6Addr)
+	ownTarget := append([]rule{
+		sequence(inSet(l.own6, inLink(), target), leave()),
+		sequence(inSet(l.local6, inLink(), target), leave()),
+	}, l.refuse()...)
+	isFrom := func(s *nftables.Set) rule { return inSet(s, inLink(), ipv6.src()) }
+	var byKind []rule
+	byKind = append(byKind, l.refuse(icmp6(routerAdvert))...)
+	byKind = append(byKind, l.refuse(icmp6(redirect))...)
+	byKind = append(byKind,
+		sequence(icmp6(neighbourAdvert), isFrom(l.own6), gotoChain(advert)),
+		sequence(icmp6(neighbourAdvert), isFrom(l.local6), gotoChain(advert)),
+		sequence(isFrom(l.own6), leave()),
+		sequence(isFrom(l.local6), gotoChain(ofLink)),
+		sequence(icmp6(neighbourSolicit), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(solicit)),
+		sequence(equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(ofLink)))
+	const priorityNAT, bridged = -300, -200 // of family bridge (linux/netfilter_bridge.h)
+	return []chain{
+		{name: ofLink, rules: l.ofLink(), jumps: 2},
+		{name: advert, rules: ownTarget, jumps: 2},
+		{name: solicit, rules: ownTarget, jumps: 1},
+		{name: arp, jumps: 1, rules: append([]rule{
+			sequence(isARP, inSet(l.own4, inLink(), arpSource()), leave()),
+			sequence(isARP, equals(arpKind(), []byte{0, 1}), equals(arpSource(), make([]byte, 4)), inSet(l.own4, inLink(), arpTarget()), leave()),
+		}, l.refuse()...)},
+		{name: ip6, rules: append(byKind, l.refuse()...), jumps: 1},
+		{name: sends, jumps: 1, rules: append([]rule{
+			sequence(isEther(unix.ETH_P_IP), inSet(l.own4, inLink(), ipv4.src()), leave()),
+			sequence(isEther(unix.ETH_P_ARP), gotoChain(arp)),
+			sequence(isEther(unix.ETH_P_IPV6), gotoChain(ip6)),
+		}, l.refuse()...)},
+		{name: sender, rules: append([]rule{sequence(inSet(l.macs, inLink(), srcEther()), gotoChain(sends))}, l.refuse()...), jumps: 1},
+		{name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: priorityNAT, rules: []rule{
+			sequence(inSet(l.checked, inLink()), gotoChain(sender)),
+		}},
+		{name: "forward" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: bridged, rules: append([]rule{
+			verdictOf(l.near, inLink()),
+		}, l.refuse(inSet(l.checked, inLink()))...)},
+	}
+}
+
+// nearList is the chain for what a bridge hands on: only to addresses behind it does anything pass, as who is behind another port may be a router.
+func nearList(near []netip.Prefix) *list {
+	layout := (*Conn)(nil).table(guardTable).layout.(guardLayout)
+	l := &list{rules: []rule{sequence(isEther(unix.ETH_P_ARP), leave())}}
+	for _, kind := range []byte{neighbourSolicit, neighbourAdvert} {
+		l.rules = append(l.rules, sequence(icmp6(kind), leave()))
+	}
+	for _, p := range near {
+		f, ether := &ipv4, uint16(unix.ETH_P_IP)
+		if p.Addr().Is6() {
+			f, ether = &ipv6, unix.ETH_P_IPV6
+		}
+		l.rules = append(l.rules, sequence(isEther(ether), compareNet(f.dst(), expr.CmpOpEq, p), leave()))
+		l.about += fmt.Sprintln(p)
+	}
+	l.rules = append(l.rules, layout.refuse()...)
+	return l.named(guardTable)
+}
