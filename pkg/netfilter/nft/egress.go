@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/google/nftables"
@@ -44,7 +43,7 @@ func ToGuardPort(n spec.EgressNeeds) Wants {
 	}
 	w.records = append(w.records, record{kind: kindGuarded, link: n.HostEnd, mac: n.MAC})
 	w.records = append(w.records, sources(kindGuardedSource, n)...)
-	if near := n.Near(); len(near) > 0 {
+	if near, open := n.Near(); open {
 		l := nearList(near)
 		w.records = append(w.records, record{kind: kindNearList, link: l.id, addr: netip.IPv6Unspecified(), list: l},
 			record{kind: kindNear, link: n.HostEnd, addr: netip.IPv6Unspecified(), list: l})
@@ -102,8 +101,9 @@ const (
 	routerSolicit, routerAdvert, neighbourSolicit, neighbourAdvert, redirect = 133, 134, 135, 136, 137
 )
 
+// icmp6 goes on if a packet of IPv6 is such a message.
 func icmp6(kind byte) rule {
-	return sequence(ipv6.only(), equals(protocol(), []byte{unix.IPPROTO_ICMPV6}), equals(payload(expr.PayloadBaseTransportHeader, 0, nftables.TypeInetProto), []byte{kind}))
+	return sequence(equals(protocol(), []byte{unix.IPPROTO_ICMPV6}), equals(payload(expr.PayloadBaseTransportHeader, 0, nftables.TypeInetProto), []byte{kind}))
 }
 
 // ofLink are the rules for what comes from a link-local address, or from none yet.
@@ -126,7 +126,7 @@ func newJudgeLayout(t *table) judgeLayout {
 		judged: map[*family]*nftables.Set{}, pairs: map[*family]*nftables.Set{}, refusedFrom: map[*family]*nftables.Set{}}
 	for _, f := range families() {
 		l.judged[f] = t.newMap("judged"+f.digit, []value{f.src()}, nftables.TypeVerdict)
-		l.pairs[f] = t.newSet("pairs"+f.digit, f.src(), f.src())
+		l.pairs[f] = t.newTyped("pairs"+f.digit, f.source(), f.concerned())
 		l.refusedFrom[f] = t.newSet("refused"+f.digit, f.src())
 		l.refusedFrom[f].Counter = true
 	}
@@ -161,13 +161,12 @@ func verdictOf(s *nftables.Set, key ...value) rule {
 	return append(load(key...), &expr.Lookup{SourceRegister: register(0), DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: s.Name})
 }
 
-// hasRoutingHeader goes on if a packet of IPv6 says by whom it wants to go.
-func hasRoutingHeader() rule {
+// hasHeader goes on if a packet of IPv6 has an extension header: one for routing says by whom it wants to go.
+func hasHeader(kind uint8) rule {
 	const present = 1 // NFT_EXTHDR_F_PRESENT
-	header := value{nftables.TypeInetProto, func(r uint32) expr.Any {
-		return &expr.Exthdr{DestRegister: r, Type: unix.IPPROTO_ROUTING, Len: 1, Flags: present, Op: expr.ExthdrOpIpv6}
-	}}
-	return sequence(ipv6.only(), equals(header, []byte{1}))
+	return equals(value{nftables.TypeInetProto, func(r uint32) expr.Any {
+		return &expr.Exthdr{DestRegister: r, Type: kind, Len: 1, Flags: present, Op: expr.ExthdrOpIpv6}
+	}}, []byte{1})
 }
 
 // hasOptions goes on if a packet of IPv4 has options: among them is by whom it wants to go.
@@ -180,15 +179,15 @@ func (l judgeLayout) chains([]record) []chain {
 	const sender, ofLink, judge = "sender" + version, "oflink" + version, "judge" + version
 	var bySource []rule
 	bySource = append(bySource, sequence(ipv4.only(), inSet(l.own4, inLink(), ipv4.src()), leave()))
-	bySource = append(bySource, l.refuse(icmp6(routerAdvert))...)
-	bySource = append(bySource, l.refuse(icmp6(redirect))...)
+	bySource = append(bySource, l.refuse(ipv6.only(), icmp6(routerAdvert))...)
+	bySource = append(bySource, l.refuse(ipv6.only(), icmp6(redirect))...)
 	bySource = append(bySource,
 		sequence(ipv6.only(), inSet(l.local6, inLink(), ipv6.src()), gotoChain(ofLink)),
 		sequence(ipv6.only(), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(ofLink)),
 		sequence(ipv6.only(), inSet(l.own6, inLink(), ipv6.src()), leave()))
 	var input []rule
 	for _, kind := range []byte{routerSolicit, neighbourSolicit, neighbourAdvert} {
-		input = append(input, sequence(icmp6(kind), leave()))
+		input = append(input, sequence(ipv6.only(), icmp6(kind), leave()))
 	}
 	var byList []rule
 	for _, f := range families() {
@@ -220,45 +219,48 @@ func routedList(n spec.EgressNeeds) *list {
 		l.rules = append(l.rules, sequence(condition, drop()))
 	}
 	refuse(hasOptions())
-	refuse(hasRoutingHeader())
+	refuse(ipv6.only(), hasHeader(unix.IPPROTO_ROUTING))
 	l.rules = append(l.rules, sequence(isDirection(answer), isEstablished(), leave()))
 	for _, f := range families() {
-		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), inSet(layout.pairs[f], f.src(), f.concerned()), leave()))
+		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), inSet(layout.pairs[f], f.src(), f.concerned().value), leave()))
 	}
 	if lists.NoNode {
 		refuse(isLocal())
 	}
+	l.judge(lists, (*family).only, refuse)
+	return l.named(judgeTable)
+}
+
+// judge adds the rules for lists. only goes on if a packet is of a family, refuse adds rules that drop what meets a condition.
+func (l *list) judge(lists reach.Lists, only func(*family) rule, refuse func(when ...rule)) {
 	for _, f := range families() {
 		nets, boxes := l.add("deny"+f.digit, f, lists.Deny)
 		if nets != nil {
-			refuse(f.only(), inSet(nets, f.dst()))
+			refuse(only(f), inSet(nets, f.dst()))
 		}
 		if boxes != nil {
-			refuse(f.only(), inSet(boxes, f.dst(), protocol(), portValue()))
+			refuse(only(f), inSet(boxes, f.dst(), protocol(), portValue()))
 		}
 	}
 	if !lists.Closed {
 		l.rules = append(l.rules, sequence(load(protocol()), leave())) // whose protocol can't be told has not passed the ports of Deny
-		refuse()
-		return l.named(judgeTable)
 	}
 	for _, f := range families() {
 		nets, boxes := l.add("allow"+f.digit, f, lists.Allow)
 		if nets != nil {
-			l.rules = append(l.rules, sequence(f.only(), inSet(nets, f.dst()), leave()))
+			l.rules = append(l.rules, sequence(only(f), inSet(nets, f.dst()), leave()))
 		}
 		if boxes != nil {
-			l.rules = append(l.rules, sequence(f.only(), inSet(boxes, f.dst(), protocol(), portValue()), leave()))
+			l.rules = append(l.rules, sequence(only(f), inSet(boxes, f.dst(), protocol(), portValue()), leave()))
 		}
 	}
 	refuse()
-	return l.named(judgeTable)
 }
 
 // concerned is the destination of the packet that an ICMP error is about.
-func (f *family) concerned() value {
+func (f *family) concerned() part {
 	const header = 8 // of the error
-	return payload(expr.PayloadBaseTransportHeader, header+f.dstAt, f.addr)
+	return f.raw(header + f.dstAt)
 }
 
 // add adds sets of entries of a family: those for all of IP, and those for ports; nil if there are none.
@@ -292,11 +294,14 @@ func (l *list) add(name string, f *family, entries []reach.Entry) (nets, boxes *
 // guardLayout is that of table bridge cnibox-egress.
 type guardLayout struct {
 	senders
-	macs, near, lists *nftables.Set
+	macs, targets, near, lists *nftables.Set
 }
 
+// targetOf is the address that a message of neighbour discovery is about.
+func targetOf() part { return ipv6.raw(8) }
+
 func newGuardLayout(t *table) guardLayout {
-	return guardLayout{t.newSenders(), t.newSet("macs", inLink(), srcEther()), t.newMap("near", []value{inLink()}, nftables.TypeVerdict), t.newSet("lists", inLink())}
+	return guardLayout{t.newSenders(), t.newSet("macs", inLink(), srcEther()), t.newTyped("targets", inLinkPart(), targetOf()), t.newMap("near", []value{inLink()}, nftables.TypeVerdict), t.newSet("lists", inLink())}
 }
 
 func (l guardLayout) missing() *plugin.MissingFeature {
@@ -316,6 +321,9 @@ func (l guardLayout) elements(r record) []element {
 	case kindGuarded:
 		return append(l.senders.elements(r), newElement(l.macs, linkKey(r.link), pad(r.mac[:]...)))
 	}
+	if r.addr.Is6() {
+		return append(l.senders.elements(r), newElement(l.targets, linkKey(r.link), r.addr.AsSlice()))
+	}
 	return l.senders.elements(r)
 }
 
@@ -332,30 +340,25 @@ func isEther(kind uint16) rule {
 }
 
 func (l guardLayout) chains([]record) []chain {
-	const sender, sends, arp, ip6, ofLink, advert, solicit = "sender" + version, "sends" + version, "arp_sender" + version, "ip6_sender" + version,
-		"oflink" + version, "advert" + version, "solicit" + version
+	const sender, sends, arp, ip6, ofLink, target = "sender" + version, "sends" + version, "arp_sender" + version, "ip6_sender" + version,
+		"oflink" + version, "target" + version
 	isARP := sequence(isEther(unix.ETH_P_ARP), equals(arpHeader(), []byte{0, 1, 8, 0, 6, 4}), inSet(l.macs, inLink(), arpMAC()))
-	target := payload(expr.PayloadBaseTransportHeader, 8, nftables.TypeIP6Addr)
-	ownTarget := append([]rule{
-		sequence(inSet(l.own6, inLink(), target), leave()),
-		sequence(inSet(l.local6, inLink(), target), leave()),
-	}, l.refuse()...)
+	ownTarget := append([]rule{sequence(inSet(l.targets, inLink(), targetOf().value), leave())}, l.refuse()...)
 	isFrom := func(s *nftables.Set) rule { return inSet(s, inLink(), ipv6.src()) }
 	var byKind []rule
 	byKind = append(byKind, l.refuse(icmp6(routerAdvert))...)
 	byKind = append(byKind, l.refuse(icmp6(redirect))...)
 	byKind = append(byKind,
-		sequence(icmp6(neighbourAdvert), isFrom(l.own6), gotoChain(advert)),
-		sequence(icmp6(neighbourAdvert), isFrom(l.local6), gotoChain(advert)),
+		sequence(icmp6(neighbourAdvert), isFrom(l.own6), gotoChain(target)),
+		sequence(icmp6(neighbourAdvert), isFrom(l.local6), gotoChain(target)),
 		sequence(isFrom(l.own6), leave()),
 		sequence(isFrom(l.local6), gotoChain(ofLink)),
-		sequence(icmp6(neighbourSolicit), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(solicit)),
+		sequence(icmp6(neighbourSolicit), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(target)),
 		sequence(equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(ofLink)))
 	const priorityNAT, bridged = -300, -200 // of family bridge (linux/netfilter_bridge.h)
 	return []chain{
 		{name: ofLink, rules: l.ofLink(), jumps: 2},
-		{name: advert, rules: ownTarget, jumps: 2},
-		{name: solicit, rules: ownTarget, jumps: 1},
+		{name: target, rules: ownTarget, jumps: 3},
 		{name: arp, jumps: 1, rules: append([]rule{
 			sequence(isARP, inSet(l.own4, inLink(), arpSource()), leave()),
 			sequence(isARP, equals(arpKind(), []byte{0, 1}), equals(arpSource(), make([]byte, 4)), inSet(l.own4, inLink(), arpTarget()), leave()),
@@ -376,21 +379,37 @@ func (l guardLayout) chains([]record) []chain {
 	}
 }
 
-// nearList is the chain for what a bridge hands on: only to addresses behind it does anything pass, as who is behind another port may be a router.
-func nearList(near []netip.Prefix) *list {
+// onEther goes on if a frame has a packet of the family.
+func (f *family) onEther() rule {
+	if f == &ipv4 {
+		return isEther(unix.ETH_P_IP)
+	}
+	return isEther(unix.ETH_P_IPV6)
+}
+
+// isFragment goes on if a packet is a part of one, whose ports only the first part has.
+func (f *family) isFragment() rule {
+	if f == &ipv4 {
+		offset := payload(expr.PayloadBaseNetworkHeader, 6, nftables.TypeInetService)
+		return compareBits(offset, []byte{0x3f, 0xff}, expr.CmpOpNeq, []byte{0, 0})
+	}
+	return hasHeader(unix.IPPROTO_FRAGMENT)
+}
+
+// nearList is the chain for what a bridge hands on. It has no connections there: answers are judged like questions. What passes goes to addresses
+// behind the bridge alone, as who is behind another port may be a router.
+func nearList(lists reach.Lists) *list {
 	layout := (*Conn)(nil).table(guardTable).layout.(guardLayout)
 	l := &list{rules: []rule{sequence(isEther(unix.ETH_P_ARP), leave())}}
 	for _, kind := range []byte{neighbourSolicit, neighbourAdvert} {
-		l.rules = append(l.rules, sequence(icmp6(kind), leave()))
+		l.rules = append(l.rules, sequence(ipv6.onEther(), icmp6(kind), leave()))
 	}
-	for _, p := range near {
-		f, ether := &ipv4, uint16(unix.ETH_P_IP)
-		if p.Addr().Is6() {
-			f, ether = &ipv6, unix.ETH_P_IPV6
+	refuse := func(when ...rule) { l.rules = append(l.rules, layout.refuse(when...)...) }
+	for _, f := range families() {
+		if len(reach.Boxes(lists.Deny, f == &ipv4)) > 0 {
+			refuse(f.onEther(), f.isFragment())
 		}
-		l.rules = append(l.rules, sequence(isEther(ether), compareNet(f.dst(), expr.CmpOpEq, p), leave()))
-		l.about += fmt.Sprintln(p)
 	}
-	l.rules = append(l.rules, layout.refuse()...)
+	l.judge(lists, (*family).onEther, refuse)
 	return l.named(guardTable)
 }

@@ -18,7 +18,6 @@ import (
 // the first attachment, and go with the last one: an element of the set lists says that they are there, and whose they are.
 type list struct {
 	id    string // as long as a link's name can be
-	about string // what is in the rules but in no set
 	rules []rule
 	sets  []filled
 }
@@ -43,7 +42,7 @@ func listSet(name, id string) string { return name + version + "_" + id }
 // named names the list, and its sets in its rules.
 func (l *list) named(t nftables.Table) *list {
 	h := sha512.New()
-	fmt.Fprint(h, len(l.rules), l.about)
+	fmt.Fprint(h, len(l.rules))
 	for _, s := range l.sets {
 		fmt.Fprint(h, s.Name)
 		for _, e := range s.elements {

@@ -34,6 +34,7 @@ type table struct {
 	conn   *Conn
 	owners *nftables.Set   // the records of attachments
 	sets   []*nftables.Set // all but those of subnets
+	typed  []typed         // those of them that the library can't make
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -139,6 +140,9 @@ func (t *table) complete(records []record) error {
 	for _, others := range all {
 		records = append(records, others...)
 	}
+	if err := t.addTyped(); err != nil {
+		return err
+	}
 	t.conn.AddTable(&t.Table)
 	t.build(records)
 	return t.asMissing(t.conn.Commit("make table " + t.String()))
@@ -148,7 +152,9 @@ func (t *table) complete(records []record) error {
 // stay as they are.
 func (t *table) build(records []record) {
 	for _, s := range t.sets {
-		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
+		if !slices.ContainsFunc(t.typed, func(other typed) bool { return other.Set == s }) {
+			_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
+		}
 	}
 	chains := t.chains(records)
 	for _, c := range chains {

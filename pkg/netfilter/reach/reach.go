@@ -107,11 +107,12 @@ func (p *Ports) parse(text string) error {
 
 func (e *Entry) parseHost(host string) error {
 	prefix, err := netip.ParsePrefix(host)
-	if addr, is := netip.ParseAddr(host); is == nil {
+	addr, is := netip.ParseAddr(host)
+	if is == nil {
 		prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 	}
 	switch {
-	case err == nil && (prefix.Addr().Zone() != "" || !prefix.IsValid()):
+	case addr.Zone() != "":
 		return errors.New("an address with a zone means nothing outside of its link")
 	case err == nil && prefix.Addr().Is4In6():
 		return errors.New("an IPv4 address in IPv6's form: write it as IPv4")

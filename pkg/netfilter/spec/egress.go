@@ -23,20 +23,18 @@ func LinkLocal(mac [6]byte) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
 }
 
-// Near returns the destinations that can be reached without the host routing anything: the networks of the attachment that are open as a whole,
-// and with these what goes to all of the link, if that is open.
-func (n EgressNeeds) Near() (near []netip.Prefix) {
-	all4, all6 := false, false
+// Near returns the lists for what reaches its destination without the host routing anything: the attachment's own networks, and all that are on the
+// link. open reports whether there is anything to reach.
+func (n EgressNeeds) Near() (near reach.Lists, open bool) {
+	own := reach.Lists{Closed: true}
 	for _, p := range n.Addrs {
-		if !p.IsSingleIP() && n.Lists.Opens(p.Masked()) {
-			near = append(near, p.Masked())
-			all4, all6 = all4 || p.Addr().Is4(), all6 || p.Addr().Is6()
+		if !p.IsSingleIP() {
+			own.Allow = append(own.Allow, reach.Entry{Prefix: p.Masked()})
 		}
 	}
-	for _, p := range []netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32"), netip.MustParsePrefix("ff00::/8")} {
-		if (all4 && p.Addr().Is4() || all6 && p.Addr().Is6()) && n.Lists.Opens(p) {
-			near = append(near, p)
-		}
+	for _, all := range []string{"224.0.0.0/4", "255.255.255.255/32", "ff00::/8"} {
+		own.Allow = append(own.Allow, reach.Entry{Prefix: netip.MustParsePrefix(all)})
 	}
-	return near
+	near = n.Lists.And(own)
+	return near, len(near.Allow) > 0
 }
