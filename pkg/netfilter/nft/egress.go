@@ -172,7 +172,7 @@ func hasHeader(kind uint8) rule {
 // hasOptions goes on if a packet of IPv4 has options: among them is by whom it wants to go.
 func hasOptions() rule {
 	length := payload(expr.PayloadBaseNetworkHeader, 0, nftables.TypeInetProto)
-	return sequence(ipv4.only(), compareBits(length, []byte{0x0f}, expr.CmpOpNeq, []byte{5}))
+	return compareBits(length, []byte{0x0f}, expr.CmpOpNeq, []byte{5})
 }
 
 func (l judgeLayout) chains([]record) []chain {
@@ -185,11 +185,11 @@ func (l judgeLayout) chains([]record) []chain {
 		sequence(ipv6.only(), inSet(l.local6, inLink(), ipv6.src()), gotoChain(ofLink)),
 		sequence(ipv6.only(), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(ofLink)),
 		sequence(ipv6.only(), inSet(l.own6, inLink(), ipv6.src()), leave()))
-	var input []rule
-	for _, kind := range []byte{routerSolicit, neighbourSolicit, neighbourAdvert} {
-		input = append(input, sequence(ipv6.only(), icmp6(kind), leave()))
-	}
 	var byList []rule
+	hopLimit := payload(expr.PayloadBaseNetworkHeader, 7, nftables.TypeInetProto)
+	for _, kind := range []byte{routerSolicit, neighbourSolicit, neighbourAdvert} { // as it was sent: what is routed has another hop limit
+		byList = append(byList, sequence(ipv6.only(), icmp6(kind), equals(hopLimit, []byte{255}), leave()))
+	}
 	for _, f := range families() {
 		byList = append(byList, sequence(f.only(), verdictOf(l.judged[f], f.src())))
 	}
@@ -202,7 +202,7 @@ func (l judgeLayout) chains([]record) []chain {
 			sequence(inSet(l.checked, inLink()), gotoChain(sender)),
 		}},
 		{name: "forward" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: filter, rules: []rule{gotoChain(judge)}},
-		{name: "input" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: filter, rules: append(input, gotoChain(judge))},
+		{name: "input" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: filter, rules: []rule{gotoChain(judge)}},
 	}
 }
 
@@ -211,35 +211,34 @@ func routedList(n spec.EgressNeeds) *list {
 	t := (*Conn)(nil).table(judgeTable)
 	layout, lists := t.layout.(judgeLayout), n.Lists.WithEmbedded()
 	l := &list{}
-	refuse := func(when ...rule) {
-		condition := sequence(when...)
-		for _, f := range families() {
-			l.rules = append(l.rules, sequence(condition, f.only(), inSet(layout.refusedFrom[f], f.src()), drop()))
-		}
-		l.rules = append(l.rules, sequence(condition, drop()))
+	refuse := func(f *family, when ...rule) {
+		condition := sequence(append([]rule{f.only()}, when...)...)
+		l.rules = append(l.rules, sequence(condition, inSet(layout.refusedFrom[f], f.src()), drop()), sequence(condition, drop()))
 	}
-	refuse(hasOptions())
-	refuse(ipv6.only(), hasHeader(unix.IPPROTO_ROUTING))
+	refuse(&ipv4, hasOptions())
+	refuse(&ipv6, hasHeader(unix.IPPROTO_ROUTING))
 	l.rules = append(l.rules, sequence(isDirection(answer), isEstablished(), leave()))
 	for _, f := range families() {
 		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), inSet(layout.pairs[f], f.src(), f.concerned().value), leave()))
 	}
-	if lists.NoNode {
-		refuse(isLocal())
+	for _, f := range families() {
+		if lists.NoNode {
+			refuse(f, isLocal())
+		}
 	}
 	l.judge(lists, (*family).only, refuse)
 	return l.named(judgeTable)
 }
 
-// judge adds the rules for lists. only goes on if a packet is of a family, refuse adds rules that drop what meets a condition.
-func (l *list) judge(lists reach.Lists, only func(*family) rule, refuse func(when ...rule)) {
+// judge adds the rules for lists. only goes on if a packet is of a family, refuse adds rules that drop those that meet a condition.
+func (l *list) judge(lists reach.Lists, only func(*family) rule, refuse func(f *family, when ...rule)) {
 	for _, f := range families() {
 		nets, boxes := l.add("deny"+f.digit, f, lists.Deny)
 		if nets != nil {
-			refuse(only(f), inSet(nets, f.dst()))
+			refuse(f, inSet(nets, f.dst()))
 		}
 		if boxes != nil {
-			refuse(only(f), inSet(boxes, f.dst(), protocol(), portValue()))
+			refuse(f, inSet(boxes, f.dst(), protocol(), portValue()))
 		}
 	}
 	if !lists.Closed {
@@ -254,7 +253,10 @@ func (l *list) judge(lists reach.Lists, only func(*family) rule, refuse func(whe
 			l.rules = append(l.rules, sequence(only(f), inSet(boxes, f.dst(), protocol(), portValue()), leave()))
 		}
 	}
-	refuse()
+	for _, f := range families() {
+		refuse(f)
+	}
+	l.rules = append(l.rules, drop())
 }
 
 // concerned is the destination of the packet that an ICMP error is about.
@@ -344,7 +346,8 @@ func (l guardLayout) chains([]record) []chain {
 		"oflink" + version, "target" + version
 	isARP := sequence(isEther(unix.ETH_P_ARP), equals(arpHeader(), []byte{0, 1, 8, 0, 6, 4}), inSet(l.macs, inLink(), arpMAC()))
 	ownTarget := append([]rule{sequence(inSet(l.targets, inLink(), targetOf().value), leave())}, l.refuse()...)
-	isFrom := func(s *nftables.Set) rule { return inSet(s, inLink(), ipv6.src()) }
+	isFrom := func(s *nftables.Set) rule { return sequence(ipv6.onEther(), inSet(s, inLink(), ipv6.src())) }
+	isNew := sequence(ipv6.onEther(), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()))
 	var byKind []rule
 	byKind = append(byKind, l.refuse(icmp6(routerAdvert))...)
 	byKind = append(byKind, l.refuse(icmp6(redirect))...)
@@ -353,8 +356,8 @@ func (l guardLayout) chains([]record) []chain {
 		sequence(icmp6(neighbourAdvert), isFrom(l.local6), gotoChain(target)),
 		sequence(isFrom(l.own6), leave()),
 		sequence(isFrom(l.local6), gotoChain(ofLink)),
-		sequence(icmp6(neighbourSolicit), equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(target)),
-		sequence(equals(ipv6.src(), netip.IPv6Unspecified().AsSlice()), gotoChain(ofLink)))
+		sequence(icmp6(neighbourSolicit), isNew, gotoChain(target)),
+		sequence(isNew, gotoChain(ofLink)))
 	const priorityNAT, bridged = -300, -200 // of family bridge (linux/netfilter_bridge.h)
 	return []chain{
 		{name: ofLink, rules: l.ofLink(), jumps: 2},
@@ -404,10 +407,12 @@ func nearList(lists reach.Lists) *list {
 	for _, kind := range []byte{neighbourSolicit, neighbourAdvert} {
 		l.rules = append(l.rules, sequence(ipv6.onEther(), icmp6(kind), leave()))
 	}
-	refuse := func(when ...rule) { l.rules = append(l.rules, layout.refuse(when...)...) }
+	refuse := func(f *family, when ...rule) {
+		l.rules = append(l.rules, layout.refuse(append([]rule{f.onEther()}, when...)...)...)
+	}
 	for _, f := range families() {
 		if len(reach.Boxes(lists.Deny, f == &ipv4)) > 0 {
-			refuse(f.onEther(), f.isFragment())
+			refuse(f, f.isFragment())
 		}
 	}
 	l.judge(lists, (*family).onEther, refuse)

@@ -138,9 +138,13 @@ func (t *table) hasSets(l *list) bool {
 	return true
 }
 
+// sortedKeys leaves out the end at zero that nft adds to sets of intervals which it loads.
 func sortedKeys(elements []nftables.SetElement) string {
 	var keys []string
 	for _, e := range elements {
+		if e.IntervalEnd && bytes.Count(e.Key, []byte{0}) == len(e.Key) {
+			continue
+		}
 		keys = append(keys, fmt.Sprintf("%x-%x %v", e.Key, e.KeyEnd, e.IntervalEnd))
 	}
 	slices.Sort(keys)
