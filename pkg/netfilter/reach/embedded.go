@@ -14,7 +14,7 @@ var embedded = []netip.Prefix{
 	netip.MustParsePrefix("2002::/16"),     // 6to4
 }
 
-// WithEmbedded returns the lists that say the same of IPv4 addresses that stand in IPv6 ones. What Deny has of IPv4 is denied in each of these
+// WithEmbedded returns the lists that say the same of IPv4 addresses that stand in IPv6 ones. Entries of Deny for IPv4 are denied in each of these
 // forms. An entry of Allow for IPv6 that reaches beyond such a form does not open it, unless all of IPv4 is open, too.
 func (l Lists) WithEmbedded() Lists {
 	all4 := netip.PrefixFrom(netip.IPv4Unspecified(), 0)

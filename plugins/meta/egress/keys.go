@@ -27,7 +27,7 @@ func ownKeys() keys.Table {
 	return append(listKeys(),
 		keys.Key{Name: "internal", Type: keys.Bool, Since: keys.Ours, Default: "`false`",
 			Doc: "The network's own subnets are open and nothing else: not the outside, no other network, nothing of the node. Not together with `allow`. See [internal](#internal)."},
-		keys.Key{Name: "backend", Type: keys.String, Words: []string{"nftables", "iptables"}, Since: keys.Ours, Default: "`nftables`",
+		keys.Key{Name: "backend", Type: keys.String, Words: []string{"nftables"}, Since: keys.Ours, Default: "`nftables`",
 			Doc: "The packet filter. With `iptables` an ADD fails: it can't do what the lists need."})
 }
 
@@ -43,8 +43,8 @@ func runtimeKeys() keys.Table {
 func listKeys() keys.Table {
 	return keys.Table{
 		{Name: "allow", Type: keys.Strings, Since: keys.Ours, Default: "all is open",
-			Doc: "What the container may reach. All else is closed. An empty list closes everything. See [entries](#entries)."},
+			Doc: "The destinations that the container may reach. All else is closed. An empty list closes everything. See [entries](#entries)."},
 		{Name: "deny", Type: keys.Strings, Since: keys.Ours, Default: "none",
-			Doc: "What is closed, whatever `allow` says. Without `allow` all else is open."},
+			Doc: "Destinations that are closed, whatever `allow` says. Without `allow` all else is open."},
 	}
 }
