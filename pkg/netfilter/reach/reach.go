@@ -116,8 +116,10 @@ func (e *Entry) parseHost(host string) error {
 		return errors.New("an address with a zone means nothing outside of its link")
 	case err == nil && prefix.Addr().Is4In6():
 		return errors.New("an IPv4 address in IPv6's form: write it as IPv4")
+	case err == nil && prefix != prefix.Masked():
+		return fmt.Errorf("an address in the network %s, and not the network", prefix.Masked())
 	case err == nil:
-		e.Prefix = prefix.Masked()
+		e.Prefix = prefix
 		return nil
 	case !isName(strings.TrimPrefix(host, "*.")):
 		return fmt.Errorf("%q is no address, no prefix and no name", host)

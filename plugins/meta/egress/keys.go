@@ -19,7 +19,7 @@ func (Plugin) Parse(r *plugin.Request) error {
 
 // Facts implements plugin.Described.
 func (Plugin) Facts(*conf.Object) plugin.Facts {
-	return plugin.Facts{}
+	return plugin.Facts{ClosesEgress: true}
 }
 
 // ownKeys are those of the plugin's object.

@@ -23,6 +23,8 @@ func TestLint(t *testing.T) {
 		{Kind: "bridge", IPv6: true, Isolated: true, Limit: 50_000_000, Bridge: "web0"},
 		{Kind: "bridge", NoPorts: true, Subnets: []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}},
 		{Kind: "ptp"},
+		{Kind: "ptp", Closed: true, Allow: []string{"192.0.2.7:443"}},
+		{Kind: "bridge", Closed: true},
 		{Kind: "ptp", IPv6: true, Limit: 1_000_000},
 		{Kind: "macvlan", Ranges: lan},
 		{Kind: "macvlan", DHCP: true},

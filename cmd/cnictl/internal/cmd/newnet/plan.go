@@ -36,7 +36,9 @@ type Options struct {
 	VLAN     int
 	NoPorts  bool
 	Isolated bool
-	Limit    int64 // bits a second, both ways
+	Limit    int64    // bits a second, both ways
+	Allow    []string // that containers may reach
+	Closed   bool     // all else is closed
 }
 
 // Plan is the file of a network, and what was chosen for it.
