@@ -4,6 +4,8 @@ package egress
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
@@ -121,11 +123,27 @@ func isOnBridge(r *plugin.Request, end netlink.Link) (bool, error) {
 		if ip.Gateway == nil {
 			continue
 		}
-		routes, err := r.Links().RouteGet(ip.Gateway)
-		if err != nil || len(routes) == 0 || routes[0].Type != unix.RTN_LOCAL {
+		isOwn, err := isLocal(r.Links(), ip.Gateway)
+		if err != nil {
+			return false, err
+		}
+		if !isOwn {
 			return false, plugin.ConfigError(`make the host the gateway: "isGateway": true`,
 				"gateway %s is not this host, which does not route what the container sends, and can't judge it", ip.Gateway)
 		}
 	}
 	return true, nil
+}
+
+// isLocal reports whether an address is the host's. The route of one of IPv6 comes a moment after it.
+func isLocal(h *netlink.Handle, address net.IP) (bool, error) {
+	routes, err := h.RouteGet(address)
+	if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+		return true, nil
+	}
+	list, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return false, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	return slices.ContainsFunc(list, func(a netlink.Addr) bool { return a.IP.Equal(address) }), nil
 }

@@ -25,9 +25,9 @@ func (Plugin) Facts(*conf.Object) plugin.Facts {
 // ownKeys are those of the plugin's object.
 func ownKeys() keys.Table {
 	return append(listKeys(),
-		keys.Key{Name: "internal", Type: keys.Bool, Since: keys.Ours, Default: "`false`",
+		keys.Key{Name: "internal", Type: keys.Bool, Default: "`false`",
 			Doc: "The network's own subnets are open and nothing else: not the outside, no other network, nothing of the node. Not together with `allow`. See [internal](#internal)."},
-		keys.Key{Name: "backend", Type: keys.String, Words: []string{"nftables"}, Since: keys.Ours, Default: "`nftables`",
+		keys.Key{Name: "backend", Type: keys.String, Words: []string{"nftables"}, Default: "`nftables`",
 			Doc: "The packet filter. With `iptables` an ADD fails: it can't do what the lists need."})
 }
 
@@ -42,9 +42,9 @@ func runtimeKeys() keys.Table {
 // listKeys are those of lists.
 func listKeys() keys.Table {
 	return keys.Table{
-		{Name: "allow", Type: keys.Strings, Since: keys.Ours, Default: "all is open",
+		{Name: "allow", Type: keys.Strings, Default: "all is open",
 			Doc: "The destinations that the container may reach. All else is closed. An empty list closes everything. See [entries](#entries)."},
-		{Name: "deny", Type: keys.Strings, Since: keys.Ours, Default: "none",
+		{Name: "deny", Type: keys.Strings, Default: "none",
 			Doc: "Destinations that are closed, whatever `allow` says. Without `allow` all else is open."},
 	}
 }

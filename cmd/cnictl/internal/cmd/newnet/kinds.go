@@ -170,7 +170,7 @@ func (m *maker) behind() (list []*conf.Object) {
 	if m.Closed {
 		p, capabilities := plugin("egress"), conf.New()
 		capabilities.Set("egress", new(true))
-		p.Set("allow", append([]string{}, m.Allow...))
+		p.Set("allow", &m.Allow) // an empty list closes everything
 		p.Set("capabilities", capabilities)
 		list = append(list, p)
 		m.chose("egress", "closed but for the list", "--%s says what containers may reach", allowWord)
