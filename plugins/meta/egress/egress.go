@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
@@ -141,7 +142,7 @@ func isLocal(h *netlink.Handle, address net.IP) (bool, error) {
 	if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
 		return true, nil
 	}
-	list, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	list, err := link.Addresses(h, nil, netlink.FAMILY_ALL)
 	if err != nil {
 		return false, fmt.Errorf("list the host's addresses: %w", err)
 	}
