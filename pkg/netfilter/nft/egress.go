@@ -2,6 +2,7 @@ package nft
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -118,15 +119,17 @@ func (s senders) ofLink() (rules []rule) {
 type judgeLayout struct {
 	senders
 	judged, pairs, refusedFrom map[*family]*nftables.Set
+	attached                   map[*family]*nftables.Set // the addresses that are judged
 	lists                      *nftables.Set
 }
 
 func newJudgeLayout(t *table) judgeLayout {
 	l := judgeLayout{senders: t.newSenders(), lists: t.newSet("lists", inLink()),
-		judged: map[*family]*nftables.Set{}, pairs: map[*family]*nftables.Set{}, refusedFrom: map[*family]*nftables.Set{}}
+		judged: map[*family]*nftables.Set{}, pairs: map[*family]*nftables.Set{}, refusedFrom: map[*family]*nftables.Set{}, attached: map[*family]*nftables.Set{}}
 	for _, f := range families() {
 		l.judged[f] = t.newMap("judged"+f.digit, []value{f.src()}, nftables.TypeVerdict)
 		l.pairs[f] = t.newTyped("pairs"+f.digit, f.source(), f.concerned())
+		l.attached[f] = t.newSet("attached"+f.digit, f.dst())
 		l.refusedFrom[f] = t.newSet("refused"+f.digit, f.src())
 		l.refusedFrom[f].Counter = true
 	}
@@ -135,7 +138,7 @@ func newJudgeLayout(t *table) judgeLayout {
 
 func (l judgeLayout) missing() *plugin.MissingFeature {
 	return &plugin.MissingFeature{Name: "nf_tables for table inet cnibox-egress, with sets of intervals of several values, as Linux 5.6 and later can have",
-		Module: "nf_tables, nft_ct, nft_fib_inet", Option: "CONFIG_NF_TABLES_INET, CONFIG_NFT_CT and CONFIG_NFT_FIB_INET"}
+		Module: "nf_tables, nft_ct, nft_fib_inet", Option: "CONFIG_NF_TABLES_INET, CONFIG_NFT_CT, CONFIG_NF_CONNTRACK_LABELS and CONFIG_NFT_FIB_INET"}
 }
 
 func (l judgeLayout) elements(r record) []element {
@@ -144,7 +147,8 @@ func (l judgeLayout) elements(r record) []element {
 		return []element{commonElement(l.lists, linkKey(r.link))}
 	case kindJudged:
 		f, addr := familyOf(r.addr), r.addr.AsSlice()
-		return []element{gotoElement(l.judged[f], listChain(r.link), addr), newElement(l.pairs[f], addr, addr), newElement(l.refusedFrom[f], addr)}
+		return []element{gotoElement(l.judged[f], listChain(r.link), addr), newElement(l.pairs[f], addr, addr), newElement(l.attached[f], addr),
+			newElement(l.refusedFrom[f], addr)}
 	}
 	return l.senders.elements(r)
 }
@@ -193,7 +197,7 @@ func (l judgeLayout) chains([]record) []chain {
 	for _, f := range families() {
 		byList = append(byList, sequence(f.only(), verdictOf(l.judged[f], f.src())))
 	}
-	const raw, filter = -300, -5
+	const raw, redirected, filter = -300, -80, -5
 	return []chain{
 		{name: ofLink, rules: l.ofLink(), jumps: 2},
 		{name: sender, rules: append(bySource, l.refuse()...), jumps: 1},
@@ -201,9 +205,60 @@ func (l judgeLayout) chains([]record) []chain {
 		{name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: raw, rules: []rule{
 			sequence(inSet(l.checked, inLink()), gotoChain(sender)),
 		}},
-		{name: "forward" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: filter, rules: []rule{gotoChain(judge)}},
-		{name: "input" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: filter, rules: []rule{gotoChain(judge)}},
+		{name: "redirected" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: redirected, rules: l.notForged()},
+		{name: "forward" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: filter,
+			rules: slices.Concat(fromLink(), l.begunByOthers(), []rule{gotoChain(judge)})},
+		{name: "output" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, priority: filter, rules: l.begunByOthers()},
+		{name: "input" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, priority: filter,
+			rules: append(l.notToAll(), gotoChain(judge))},
 	}
+}
+
+// begun is the bit in the label of a connection that was begun by somebody else than the attachment. Its answers pass. What an attachment has sent to
+// itself under another's address while nothing judged, or somebody's packet that was never looked at, has no such bit.
+const begun = 77
+
+func (l judgeLayout) begunByOthers() (rules []rule) {
+	for _, f := range families() {
+		rules = append(rules, sequence(f.only(), isDirection(original), inSet(l.attached[f], f.dst()), setLabel(begun)))
+	}
+	return rules
+}
+
+// notForged are the rules that keep another container of the node from beginning a connection under the address of somebody elsewhere, to whom the
+// attachment could then send.
+func (l judgeLayout) notForged() (rules []rule) {
+	for _, f := range families() {
+		for _, kind := range []string{"bridge", "veth"} {
+			rules = append(rules, sequence(f.only(), inSet(l.attached[f], f.dst()), isDirection(original), fromKind(kind), isNotAnsweredThere(), drop()))
+		}
+	}
+	return rules
+}
+
+// notToAll are the rules that drop what goes to each host of a subnet, and to any of its routers: sockets of the node that are bound to no address
+// would get that, and answer.
+func (l judgeLayout) notToAll() (rules []rule) {
+	for _, c := range []struct {
+		*family
+		kind uint32
+	}{{&ipv4, unix.RTN_BROADCAST}, {&ipv6, unix.RTN_ANYCAST}} {
+		rules = append(rules, sequence(c.only(), inSet(l.attached[c.family], c.src()), isFor(c.kind), inSet(l.refusedFrom[c.family], c.src()), drop()))
+	}
+	return rules
+}
+
+// fromLink are the rules that drop what is routed though its sender's address means something on one link only, or is none (RFC 4291, 2.5.2 and 2.5.6).
+// The kernel does so itself unless the packet leaves by the link that it came in by. What bridges hand on is not routed: its destination has
+// such an address, too, or its hop limit is still the largest, as neighbour discovery has it.
+func fromLink() (rules []rule) {
+	hopLimit := payload(expr.PayloadBaseNetworkHeader, 7, nftables.TypeInetProto)
+	linkLocal := netip.MustParsePrefix("fe80::/10")
+	for _, sender := range []netip.Prefix{linkLocal, netip.PrefixFrom(netip.IPv6Unspecified(), 128)} {
+		rules = append(rules, sequence(ipv6.only(), compareNet(ipv6.src(), expr.CmpOpEq, sender), compareNet(ipv6.dst(), expr.CmpOpNeq, linkLocal),
+			compareNet(ipv6.dst(), expr.CmpOpNeq, ipv6.multicast), compareBits(hopLimit, []byte{255}, expr.CmpOpNeq, []byte{255}), drop()))
+	}
+	return rules
 }
 
 // routedList is the chain for what is routed: it drops what the lists don't let pass.
@@ -217,9 +272,9 @@ func routedList(n spec.EgressNeeds) *list {
 	}
 	refuse(&ipv4, hasOptions())
 	refuse(&ipv6, hasHeader(unix.IPPROTO_ROUTING))
-	l.rules = append(l.rules, sequence(isDirection(answer), isEstablished(), leave()))
+	l.rules = append(l.rules, sequence(isDirection(answer), isEstablished(), hasLabel(begun), leave()))
 	for _, f := range families() {
-		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), inSet(layout.pairs[f], f.src(), f.concerned().value), leave()))
+		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), hasLabel(begun), inSet(layout.pairs[f], f.src(), f.concerned().value), leave()))
 	}
 	for _, f := range families() {
 		if lists.NoNode {
