@@ -20,7 +20,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -120,6 +120,9 @@ fuzz: ## run each fuzz test for FUZZTIME
 # For a count of inputs: a time limit now and then ends in "context deadline exceeded".
 fuzz-short: ## run one of each five fuzz tests for 2,000 inputs
 	@scripts/fuzz.sh 2000x 5
+
+test-egress: setup ## 2,000 random lists of egress, and 40,000 packets, against a model (a minute)
+	go test -count=1 -v ./pkg/netfilter/nft -run '^TestEgressModel$$' -args -lists 2000
 
 schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare
 	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update

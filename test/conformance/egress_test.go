@@ -8,7 +8,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var egressRows = group{name: "egress", needs: &netlab.NFTables, rows: slices.Concat(egressReach(), egressHostile(), egressRefusals(), egressLater())}
+var egressRows = group{name: "egress", needs: &netlab.NFTables, rows: slices.Concat(egressReach(), egressHostile(), egressBeside(), egressRefusals(), egressLater())}
 
 // otherIPv4 and otherIPv6 are more addresses of the outside, which no list has.
 const otherIPv4, otherIPv6 = "192.0.2.253", "2001:db8:2::253"
@@ -186,6 +186,50 @@ func egressReach() (rows []row) {
 		l.must(in.check())
 	})...)
 	return rows
+}
+
+func egressBeside() (rows []row) {
+	list := egress("allow", `["192.0.2.254:80","[2001:db8:2::254]:80"]`)
+	for _, policy := range []string{"open", "same-bridge", "isolated"} {
+		rows = append(rows, row{name: "firewall, " + policy + ": its policy and the list are both kept, on a node that drops what it forwards", test: func(l *lab) {
+			l.wideOutside()
+			l.closed()
+			other := l.serving(l.guardedBridge(2, policy), "other")
+			n := conf(lan, `{"type":"firewall","ingressPolicy":`+text(policy)+`}`)
+			beside := l.serving(n, "beside")
+			n.plugins = append(n.plugins, list)
+			web := l.attach(n, "web")
+			l.reaches(append(everywhere(&web.Namespace), append(beside.to(&web.Namespace), other.to(&web.Namespace)...)...), both(&web.Namespace, 80, netlab.OutsideIPv4, netlab.OutsideIPv6)...)
+			l.pass(both(&beside.Namespace, 80, otherIPv4, otherIPv6)...)
+			l.must(web.check(), beside.check())
+		}})
+	}
+	return append(rows,
+		row{name: "bridge with macspoofchk: both are kept", test: func(l *lab) {
+			l.wideOutside()
+			web := l.attach(conf(with(lan, "macspoofchk", "true"), list), "web")
+			l.reaches(everywhere(&web.Namespace), both(&web.Namespace, 80, netlab.OutsideIPv4, netlab.OutsideIPv6)...)
+			l.must(web.check(), web.del())
+		}},
+		row{name: "a rule of others that accepts before opens nothing", test: func(l *lab) {
+			l.wideOutside()
+			l.run("nft add table inet row", "nft add chain inet row in { type filter hook input priority -400 ; policy accept ; }", "nft add chain inet row onward { type filter hook forward priority -400 ; policy accept ; }",
+				"nft add rule inet row onward accept", "nft add rule inet row in accept")
+			l.bothTables("-I FORWARD -j ACCEPT")
+			l.bothTables("-I INPUT -j ACCEPT")
+			web := l.attach(conf(lan, list), "web")
+			l.reaches(everywhere(&web.Namespace), both(&web.Namespace, 80, netlab.OutsideIPv4, netlab.OutsideIPv6)...)
+		}},
+		row{name: "two networks of a container have a list each", test: func(l *lab) {
+			l.wideOutside()
+			web := l.attach(conf(lan, list), "web")
+			second := conf(with(ptp, "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.45.0.0/24"}]],"routes":[{"dst":"192.0.2.253/32"}]}`), egress("allow", `["192.0.2.253"]`)).called("second")
+			other := web.attach(second, "net1")
+			l.pass(both(&web.Namespace, 80, netlab.OutsideIPv4, otherIPv4)...)
+			l.silent(both(&web.Namespace, 80, netlab.HostIPv4)...)
+			l.must(web.check(), other.check(), other.del())
+			l.pass(both(&web.Namespace, 80, netlab.OutsideIPv4)...)
+		}})
 }
 
 func egressRefusals() (rows []row) {
