@@ -22,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -143,6 +143,9 @@ fuzz-short: ## run one of each five fuzz tests for 2,000 inputs
 
 fuzz-dns: ## send the agent's resolver a million mutated questions
 	go test -count=1 ./pkg/operator/agent/resolver -run '^TestMutated$$' -args -mutated 1000000
+
+test-egress: setup ## 2,000 random lists of egress, and 40,000 packets, against a model (a minute)
+	go test -count=1 -v ./pkg/netfilter/nft -run '^TestEgressModel$$' -args -lists 2000
 
 schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare
 	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update

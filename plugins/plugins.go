@@ -19,6 +19,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/meta/bandwidth"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/dnsname"
+	"github.com/cnibox/cnibox/plugins/meta/egress"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
 	"github.com/cnibox/cnibox/plugins/meta/flannel"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
@@ -46,6 +47,7 @@ var All = plugin.Table{
 	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}, Chained: true},
 	{Name: "portmap", Kind: plugin.Meta, Summary: "publish ports of the container on the host", Plugin: portmap.Plugin{}, Chained: true},
 	{Name: "firewall", Kind: plugin.Meta, Summary: "let the container's packets pass the host's firewall, and keep bridges apart", Plugin: firewall.Plugin{}, Oldest: "0.4.0", Chained: true},
+	{Name: "egress", Kind: plugin.Meta, Summary: "say what the container may reach, and close all else", Plugin: egress.Plugin{}, Oldest: "0.3.0", Chained: true},
 	{Name: "bandwidth", Kind: plugin.Meta, Summary: "limit what the container receives and sends a second", Plugin: bandwidth.Plugin{}, Oldest: "0.3.0", Chained: true},
 	{Name: "sbr", Kind: plugin.Meta, Summary: "route packets by the address that they come from", Plugin: sbr.Plugin{}, Chained: true},
 	{Name: "vrf", Kind: plugin.Meta, Summary: "put the interface into a VRF, which has routes of its own", Plugin: vrf.Plugin{}, Oldest: "0.3.1", Chained: true},

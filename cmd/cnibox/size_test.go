@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestSize keeps all plugins, the DHCP daemon among them, within 8 MB: the reference plugins have 68.5.
+// TestSize keeps all plugins, the DHCP daemon among them, within 8.2 MB: the reference plugins have 68.5.
 func TestSize(t *testing.T) {
-	const most = 8_000_000 // bytes
+	const most = 8_200_000 // bytes
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "cnibox")
 	build := exec.Command("make", "-C", "../..", "build", "BIN="+dir)

@@ -132,6 +132,28 @@ func FindHostEnd(r *plugin.Request) (end netlink.Link, certain bool, err error) 
 	return end, Reported(r, inside), nil
 }
 
+// ReportedHostEnd returns the veth of this host that the previous result names and whose other end is in the container, nil if there is none.
+// Nothing is asked in there: names and indexes are what the container makes of them.
+func ReportedHostEnd(r *plugin.Request) (netlink.Link, error) {
+	for _, f := range r.PrevResult.Interfaces {
+		if f.Sandbox != "" || f.Name == "" {
+			continue
+		}
+		l, err := r.Links().LinkByName(f.Name)
+		switch {
+		case link.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("look up %s: %w", f.Name, err)
+		}
+		leads, err := link.LeadsInto(l, r.NS())
+		if err != nil || leads {
+			return l, err
+		}
+	}
+	return nil, nil
+}
+
 // leadsTo reports whether a veth of the host has the container's link as its other end. The answer of the container's side is
 // the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
 func leadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {

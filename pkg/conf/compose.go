@@ -88,6 +88,13 @@ func valueOf(value any) *fastjson.Value {
 		}
 	case []string:
 		return list(v, func(s string) any { return &s })
+	case *[]string:
+		if v != nil && len(*v) == 0 {
+			return new(fastjson.Arena).NewArray()
+		}
+		if v != nil {
+			return valueOf(*v)
+		}
 	case []*Object:
 		return list(v, func(o *Object) any { return o })
 	case [][]*Object:

@@ -26,6 +26,8 @@ type Feature struct {
 	marked *iptables.Marked // has iptables accept what nftables marks, which can't accept a packet for good
 	ports  spec.PortNeeds
 	zone   *firewalld.Zone // that addresses can be in
+
+	hasLists bool // attachments share lists, which go with the last of them
 }
 
 // Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
@@ -77,6 +79,9 @@ func (t Feature) stores(r *plugin.Request) []plugin.Store {
 	list := []plugin.Store{t.elements.Purpose}
 	if t.elements.Table == nft.Publishing.Table {
 		list = append(list, nft.Unused{})
+	}
+	if t.hasLists {
+		list = append(list, nft.UnusedLists{Table: t.elements.Table})
 	}
 	if t.kind != "" {
 		list = append(list, t.kind)

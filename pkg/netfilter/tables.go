@@ -12,7 +12,7 @@ import (
 
 // OwnTables are those of nf_tables that are ours alone.
 func OwnTables() []nftables.Table {
-	return []nftables.Table{nft.Publishing.Table, nft.Forwarding.Table, nft.SpoofChecking.Table}
+	return []nftables.Table{nft.Publishing.Table, nft.Forwarding.Table, nft.SpoofChecking.Table, nft.Judging.Table, nft.GuardingPorts.Table}
 }
 
 // IPTablesTables are those of iptables-nft in which attachments may have rules, and with the guard of 127.0.0.0/8.

@@ -37,6 +37,7 @@ type Facts struct {
 	// Its services for what others have made.
 	PublishesPorts bool
 	OpensFirewall  bool // the host's packet filter lets the containers' packets pass
+	ClosesEgress   bool // what the container sends elsewhere than its lists have it is dropped
 	RoutesBySource bool // answers leave as the questions came
 
 	NamesContainers bool // the agent's resolver has to answer for it

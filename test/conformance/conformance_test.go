@@ -41,6 +41,7 @@ var groups = []group{
 	tuningRows,
 	portmapRows,
 	firewallRows,
+	egressRows,
 	bandwidthRows,
 	sbrRows,
 	dnsnameRows,
@@ -67,7 +68,7 @@ type suite struct {
 
 // plugins are the names that a suite of ours has.
 var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static", "dhcp",
-	"tuning", "portmap", "firewall", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "contivk8s", "chain"}
+	"tuning", "portmap", "firewall", "egress", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "contivk8s", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

@@ -186,7 +186,7 @@ func (n network) scene(t *testing.T, c circumstances) *scene {
 	s := &scene{TB: t, network: n, host: netlab.NewHost(t)}
 	s.host.OwnProcesses(t)
 	s.host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "dhcp", "tuning", "portmap",
-		"firewall", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "chain")
+		"firewall", "egress", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "chain")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
 	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
-		"firewall", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "contivk8s", "loopback", "chain")
+		"firewall", "egress", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "contivk8s", "loopback", "chain")
 	leaseSubnet(t, host)
 	return host, host.NewOutside(t)
 }

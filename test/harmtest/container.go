@@ -13,7 +13,7 @@ import (
 
 // Plugins are those of a node.
 var Plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
-	"firewall", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "contivk8s", "loopback", "chain"}
+	"firewall", "egress", "bandwidth", "sbr", "vrf", "dnsname", "flannel", "contivk8s", "loopback", "chain"}
 
 // Container is one attachment, with a server that answers whoever connects for as long as the connection lasts.
 type Container struct {

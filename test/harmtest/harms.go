@@ -55,6 +55,11 @@ var Harms = []Harm{
 	{Name: "firewall: policy", Network: Usual + `, {"type": "firewall", "ingressPolicy": "isolated"}`, Prepare: DropForwarded,
 		Host: "nft delete table inet cnibox-forward; bridge link set dev END isolated off", Finds: "table inet cnibox-forward"},
 
+	{Name: "egress: the lists", Network: Listed, Host: "nft delete table inet cnibox-egress", Finds: "table inet cnibox-egress"},
+	{Name: "egress: the rules", Network: Listed, Host: "nft flush table inet cnibox-egress; nft flush table bridge cnibox-egress", Finds: "table bridge cnibox-egress"},
+	{Name: "egress: the ports", Network: Listed, Host: "nft delete table bridge cnibox-egress", Finds: "table bridge cnibox-egress"},
+	{Name: "egress: everything of nf_tables", Network: Listed, Host: "nft flush ruleset", Finds: "table inet cnibox"},
+
 	{Name: "bandwidth: what the host end sends", Network: Limited, Host: "tc qdisc del dev END root", Finds: "nothing limits"},
 	{Name: "bandwidth: another limit", Network: Limited, Host: "tc qdisc replace dev END root handle 1: tbf rate 8mbit burst 100k latency 1s", Finds: "bytes a second", Silent: true},
 	{Name: "bandwidth: what the host end receives", Network: Limited, Host: "tc qdisc del dev END ingress", Finds: "is not sent through"},

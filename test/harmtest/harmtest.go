@@ -41,6 +41,7 @@ const (
 	Old = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", ` + ipamKeys + `},
 		{"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}`
 	Limited = Usual + `, {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}`
+	Listed  = Usual + `, {"type": "egress", "allow": ["192.0.2.0/24", "2001:db8::/32", "10.88.0.0/24:1-65535", "fd00:88::/64"], "deny": ["192.0.2.200"]}`
 	Tuned   = Usual + `, {"type": "tuning", "mtu": 1400, "txQLen": 500, "allmulti": true, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`
 	Sourced = Usual + `, {"type": "sbr", "addSourceHints": true}`
 

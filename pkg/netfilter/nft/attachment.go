@@ -150,6 +150,13 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 	if err := t.checkRules(o, w); err != nil {
 		return err
 	}
+	broken, err := t.brokenLists(w.records, true)
+	if err == nil && len(broken) > 0 {
+		err = t.mismatch(": chain %s or its sets have not all that they should", listChain(broken[0].id))
+	}
+	if err != nil {
+		return err
+	}
 	if link, _ := localhostLink(w.records); link != "" {
 		return sysctl.CheckLocalhost(link)
 	}
@@ -161,7 +168,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 
 // sameRecord compares what the map of owners says with what is wanted: it does not have the target.
 func sameRecord(is, want record) bool {
-	is.target = want.target
+	is.target, is.list = want.target, want.list
 	return is == want
 }
 
@@ -222,7 +229,7 @@ func (t *table) set(o owner, w Wants, repairs bool) error {
 		case repairs && e.there != nil && !isOwn:
 			return final{e.taken(t)}
 		}
-		if e.there != nil && e.set.IsMap && !isOwn {
+		if e.there != nil && e.set.IsMap && !isOwn && e.record.kind != kindNear {
 			removed, err := t.releaseGone(e, w.ports.Results)
 			if err != nil {
 				return err
@@ -235,6 +242,9 @@ func (t *table) set(o owner, w Wants, repairs bool) error {
 			obsolete = append(obsolete, e)
 		}
 		missing = append(missing, e)
+	}
+	if err := t.mendLists(w.records, repairs); err != nil {
+		return err
 	}
 	return t.replace(obsolete, missing)
 }

@@ -82,7 +82,7 @@ func (b *Batch) Commit(ctx context.Context, order map[plugin.Key]int) error {
 	}
 	defer c.Close()
 	var errs []error
-	for _, which := range []nftables.Table{hostTable, forwardTable, bridgeTable} {
+	for _, which := range []nftables.Table{hostTable, forwardTable, bridgeTable, judgeTable, guardTable} {
 		list := slices.DeleteFunc(slices.Clone(wants), func(w batched) bool { return w.Table != which })
 		if len(list) > 0 {
 			t := c.table(which)
@@ -124,6 +124,9 @@ func (t *table) fill(list []batched) error {
 		if link, _ := localhostLink(b.records); link != "" {
 			links[link] = true
 		}
+	}
+	if err := t.mendLists(records, true); err != nil {
+		return err
 	}
 	if err := t.replace(nil, missing); err != nil {
 		return err

@@ -1,11 +1,13 @@
 package nft
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -108,8 +110,12 @@ func (t *table) look(elements []element) (expiring bool, err error) {
 		if _, expires := found[unix.NFTA_SET_ELEM_EXPIRATION]; expires {
 			expiring = true
 		} else if a != nil {
-			value := attributes(found[unix.NFTA_SET_ELEM_DATA])[unix.NFTA_DATA_VALUE]
-			e.there = &nftables.SetElement{Key: e.Key, Val: value, Comment: CommentIn(found[unix.NFTA_SET_ELEM_USERDATA])}
+			data := attributes(found[unix.NFTA_SET_ELEM_DATA])
+			e.there = &nftables.SetElement{Key: e.Key, Val: data[unix.NFTA_DATA_VALUE], Comment: CommentIn(found[unix.NFTA_SET_ELEM_USERDATA])}
+			if verdict, is := data[unix.NFTA_DATA_VERDICT]; is {
+				chain := unix.ByteSliceToString(attributes(verdict)[unix.NFTA_VERDICT_CHAIN])
+				e.there.Val, e.there.VerdictData = []byte(chain), &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}
+			}
 		}
 	}
 	return expiring, t.asMissing(err)
@@ -131,7 +137,7 @@ func (t *table) lookWhenExpired(elements []element) error {
 // Where the kernel can, elements that nothing takes the place of expire. To remove them makes everybody who uses nf_tables wait: the
 // kernel waits for all packets under way before it frees them, and whoever closes a socket of nf_tables waits with it.
 func (t *table) replace(old, added []element) error {
-	if len(added) == 0 && len(old) > 0 && canExpire() {
+	if len(added) == 0 && len(old) > 0 && canExpire() && !slices.ContainsFunc(old, element.isList) {
 		send(old, time.Millisecond, t.conn.SetAddElements) // the kernel makes its next tick of the shortest timeout
 		if err := t.commit(); err != nil {
 			return err
@@ -143,8 +149,23 @@ func (t *table) replace(old, added []element) error {
 	}
 	send(old, 0, t.conn.SetDeleteElements)
 	send(added, 0, t.conn.SetAddElements)
-	return t.commit()
+	for _, e := range old {
+		if !e.isList() || slices.ContainsFunc(added, func(a element) bool { return a.id() == e.id() }) {
+			continue
+		}
+		if err := t.dropList(unix.ByteSliceToString(e.Key)); err != nil {
+			return err
+		}
+	}
+	err := t.commit()
+	if errors.Is(err, unix.EBUSY) && canExpire() {
+		return lingering{err}
+	}
+	return err
 }
+
+// isList reports whether it stands for a list that goes with it.
+func (e element) isList() bool { return e.record.kind.isList() && e.sharing == common }
 
 // canExpire reports whether the kernel can give a timeout to an element that is there, as Linux 6.12 and later can. Earlier ones
 // answer as if they could.
@@ -158,8 +179,9 @@ func canExpire() bool {
 
 // send calls a method of the library for elements of one set at a time, and not for more than fit into one attribute of 64 KiB: the
 // kernel drops the rest without an error.
+const atOnce = 200
+
 func send(elements []element, timeout time.Duration, call func(*nftables.Set, []nftables.SetElement) error) {
-	const atOnce = 200
 	sets, lists := map[string]*nftables.Set{}, map[string][]nftables.SetElement{}
 	for _, e := range elements {
 		e.Timeout = timeout

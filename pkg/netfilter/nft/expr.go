@@ -18,6 +18,15 @@ type rule []expr.Any
 // sequence puts the words of some rules behind one another.
 func sequence(parts ...rule) rule { return slices.Concat(parts...) }
 
+// rename gives the sets that a rule looks into other names.
+func (r rule) rename(names map[string]string) {
+	for _, e := range r {
+		if lookup, is := e.(*expr.Lookup); is && names[lookup.SetName] != "" {
+			lookup.SetName = names[lookup.SetName]
+		}
+	}
+}
+
 // value is something of the packet that can be loaded into registers.
 type value struct {
 	kind nftables.SetDatatype
@@ -141,9 +150,26 @@ func isLocalhost(addr value) rule {
 }
 
 // isLocal goes on if the packet is for an address of the host.
-func isLocal() rule {
-	kind := func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }
-	return equals(value{nftables.TypeInteger, kind}, native(unix.RTN_LOCAL))
+func isLocal() rule { return isFor(unix.RTN_LOCAL) }
+
+// isFor goes on if the host's routes have the packet's destination as of a kind (rtnetlink(7)).
+func isFor(kind uint32) rule {
+	of := func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }
+	return equals(value{nftables.TypeInteger, of}, native(kind))
+}
+
+// isNotAnsweredThere goes on if the host would send answers to the packet by another link than the one that it came in by.
+func isNotAnsweredThere() rule {
+	link := func(r uint32) expr.Any {
+		return &expr.Fib{Register: r, FlagSADDR: true, FlagIIF: true, ResultOIF: true}
+	}
+	return equals(value{nftables.TypeInteger, link}, native(0))
+}
+
+// fromKind goes on if the packet came in by a link of a kind, such as "veth".
+func fromKind(kind string) rule {
+	const iifKind = 26 // NFT_META_IIFKIND in linux/netfilter/nf_tables.h
+	return equals(meta(iifKind, nftables.TypeIFName), linkKey(kind))
 }
 
 // connection goes on if something of the packet's connection has one of the bits, which are those of
@@ -157,6 +183,27 @@ func connection(key expr.CtKey, bits uint32) rule {
 // known (established), or that belongs to one (related).
 func wasRedirected() rule { return connection(expr.CtKeySTATUS, 1<<5) }
 func isAnswer() rule      { return connection(expr.CtKeySTATE, 1<<1|1<<2) }
+func isEstablished() rule { return connection(expr.CtKeySTATE, 1<<1) }
+func isRelated() rule     { return connection(expr.CtKeySTATE, 1<<2) }
+
+// A label of a connection has 128 bits, which others use, too.
+func labelBits(bit int) []byte {
+	bits := make([]byte, 16)
+	binary.NativeEndian.PutUint32(bits[bit/32*4:], 1<<(bit%32))
+	return bits
+}
+
+// setLabel sets a bit of the connection's label, and leaves all others.
+func setLabel(bit int) rule {
+	return rule{&expr.Immediate{Register: register(0), Data: labelBits(bit)}, &expr.Ct{Key: expr.CtKeyLABELS, Register: register(0), SourceRegister: true}}
+}
+
+// hasLabel goes on if a bit of the connection's label is set.
+func hasLabel(bit int) rule {
+	v := value{nftables.TypeInteger, func(r uint32) expr.Any { return &expr.Ct{Key: expr.CtKeyLABELS, Register: r} }}
+	bits := labelBits(bit)
+	return compareBits(v, bits, expr.CmpOpNeq, make([]byte, len(bits)))
+}
 
 // isDirection goes on if the packet goes the way of the one that began its connection, or the way of the answers.
 func isDirection(way byte) rule {

@@ -34,6 +34,7 @@ func locked(ctx context.Context, which nftables.Table, do func(*table) error) er
 type own struct {
 	owner
 	record
+	refused uint64
 }
 
 // PortOf returns the port of the host that is published, if that is what is held. Which port of the container it leads to is not known.
@@ -45,18 +46,53 @@ func PortOf(h plugin.Held) (port spec.PortMap, ok bool) {
 	return of.record.portMap(), true
 }
 
+// RefusedOf returns how many packets were refused for what is held.
+func RefusedOf(h plugin.Held) uint64 {
+	of, _ := h.Own.(own)
+	return of.refused
+}
+
+// refusals returns the packets that sets have counted, by their elements' ids.
+func (t *table) refusals() (map[string]uint64, error) {
+	counted := map[string]uint64{}
+	for _, s := range t.sets {
+		if !s.Counter {
+			continue
+		}
+		list, err := t.conn.GetSetElements(s)
+		if err != nil {
+			return nil, kernelError("list what table "+t.String()+" has counted", err)
+		}
+		for _, e := range list {
+			if e.Counter != nil {
+				counted[newElement(s, e.Key).id()] = e.Counter.Packets
+			}
+		}
+	}
+	return counted, nil
+}
+
 // Held lists what attachments have for the purpose. It implements plugin.Store.
 func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
 	err = locked(ctx, p.Table, func(t *table) error {
 		list = nil
 		all, err := t.allRecords()
+		if len(all) == 0 {
+			return err
+		}
+		counted, err2 := t.refusals()
+		err = errors.Join(err, err2)
 		for o, records := range all {
 			key := o.key(network)
 			if records[0].kind.purpose() != p || network != "" && key.Network != network {
 				continue
 			}
 			for _, r := range records {
-				list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: own{o, r}})
+				h := own{owner: o, record: r}
+				for _, e := range t.elements(r) {
+					h.refused += counted[e.id()]
+				}
+				list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: h})
 			}
 		}
 		return err
@@ -78,6 +114,36 @@ func (p Purpose) Release(ctx context.Context, list []plugin.Held) error {
 		maps.DeleteFunc(all, func(o owner, _ []record) bool { return !listed[o] })
 		removed, err := t.releaseAll(all)
 		return errors.Join(err, t.lookWhenExpired(removed))
+	})
+}
+
+// UnusedLists is a store of the lists in one of our tables that nobody has, as an ADD that was killed leaves them. They count as the network's that
+// asks.
+type UnusedLists struct{ nftables.Table }
+
+// Held lists them.
+func (u UnusedLists) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	err = locked(ctx, u.Table, func(t *table) error {
+		ids, err := t.unusedLists()
+		for _, id := range ids {
+			list = append(list, plugin.Held{Key: plugin.Key{Network: network}, What: "list of nobody in " + listChain(id)})
+		}
+		return err
+	})
+	return list, err
+}
+
+// Release removes them.
+func (u UnusedLists) Release(ctx context.Context, _ []plugin.Held) error {
+	return locked(ctx, u.Table, func(t *table) error {
+		ids, err := t.unusedLists()
+		for _, id := range ids {
+			err = errors.Join(err, t.dropList(id))
+		}
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		return t.commit()
 	})
 }
 

@@ -13,6 +13,8 @@ var (
 	hostTable    = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox"}
 	forwardTable = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}
 	bridgeTable  = nftables.Table{Family: nftables.TableFamilyBridge, Name: "cnibox"}
+	judgeTable   = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-egress"}
+	guardTable   = nftables.Table{Family: nftables.TableFamilyBridge, Name: "cnibox-egress"}
 )
 
 // Purpose is what attachments have one of our tables for.
@@ -27,6 +29,8 @@ var (
 	Publishing    = Purpose{"portmap", hostTable}
 	Forwarding    = Purpose{"forward", forwardTable}
 	SpoofChecking = Purpose{"spoof check", bridgeTable}
+	Judging       = Purpose{"egress", judgeTable}
+	GuardingPorts = Purpose{"egress of port", guardTable}
 )
 
 // owner is an attachment, for one purpose.

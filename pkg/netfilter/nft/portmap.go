@@ -65,18 +65,23 @@ func localhostLink(records []record) (link string, own bool) {
 	return "", false
 }
 
-// releaseGone releases what the owner of a published port has, if it is gone: a node that crashed never sent its DEL. The error is that the
-// port is taken, by an owner that is not known to be gone. dir is that of libcni's results.
-func (t *table) releaseGone(port element, dir string) (removed []element, err error) {
+// releaseGone releases what the owner of a published port has, or of an address with a list, if it is gone: a node that crashed never sent its
+// DEL. The error is that it is taken, by an owner that is not known to be gone. dir is that of libcni's results.
+func (t *table) releaseGone(e element, dir string) (removed []element, err error) {
 	known := "its whole name, and so whether it runs, can't be told from the table"
-	holder := owner{comment: port.there.Comment}
+	holder := owner{comment: e.there.Comment}
 	if key := plugin.ParseKey(holder.keyText()); key.ContainerID != "" {
 		is := presence.NewHost(presence.DefaultNotes).About(presence.Asked{Key: key, Results: dir})
 		if known = is.Why; is.State.IsOver() {
-			return t.release(ownerOf(key, Publishing))
+			return t.release(ownerOf(key, e.record.kind.purpose()))
 		}
+	}
+	if e.record.kind == kindJudged {
+		return nil, plugin.CodeErrorf(types.ErrTryAgainLater, fmt.Sprintf("%s; stop one of the two containers (network/container/interface); "+
+			"if it is gone, the network's GC frees the address", known),
+			"what %s sends is already judged for %s", e.what, cmp.Or(holder.comment, "something that left no name"))
 	}
 	return nil, plugin.CodeErrorf(types.ErrTryAgainLater, fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
 		"if it is gone, the network's GC frees the port", known),
-		"host port %s is already published by %s", port.what, cmp.Or(holder.comment, "something that left no name"))
+		"host port %s is already published by %s", e.what, cmp.Or(holder.comment, "something that left no name"))
 }

@@ -22,6 +22,16 @@ const (
 	kindIsolated                  // a bridge whose ports don't reach each other
 	kindMAC                       // the address that a link may send from
 	kindPublished                 // a bridge to whose published ports protected bridges connect
+
+	kindChecked // a link by which only its own addresses send
+	kindSource  // such an address
+	kindList    // a list, which is in place of the link
+	kindJudged  // an address whose packets are judged by such a list
+
+	kindGuarded       // a port of a bridge by which only its own addresses send, and its MAC address
+	kindGuardedSource // such an address
+	kindNearList      // a list of what a bridge hands on, which is in place of the link
+	kindNear          // a port for which there is such a list
 )
 
 // purpose returns what its owner has the record for.
@@ -33,9 +43,18 @@ func (k kind) purpose() Purpose {
 		return Publishing
 	case kindMAC:
 		return SpoofChecking
+	case kindChecked, kindSource, kindList, kindJudged:
+		return Judging
+	case kindGuarded, kindGuardedSource, kindNearList, kindNear:
+		return GuardingPorts
 	}
 	return Forwarding
 }
+
+// isList reports whether a record is for a list, which attachments share.
+func (k kind) isList() bool { return k == kindList || k == kindNearList }
+
+func (k kind) hasMAC() bool { return k == kindMAC || k == kindGuarded }
 
 // flag is more about a published port, in bits.
 type flag uint8
@@ -60,6 +79,8 @@ type record struct {
 	proto      uint8          // IP protocol number
 	conditions uint32         // their hash, 0 if there are none
 	target     netip.AddrPort // not in the map of owners but in that of ports
+
+	list *list // what is in it, which is in no map; nil if it is not known
 }
 
 // noLink is what nft can print and read back where there is no link.
@@ -69,7 +90,7 @@ const noLink = "-"
 // kind, the flags and the protocol. Addresses of both families stand in an IPv6 address, and so does a MAC address.
 func (r record) data() []byte {
 	addr := r.addr.As16()
-	if r.kind == kindMAC {
+	if r.kind.hasMAC() {
 		copy(addr[:], r.mac[:])
 	}
 	first := uint32(r.kind) | uint32(r.flags)<<8 | uint32(r.proto)<<16
@@ -90,19 +111,19 @@ func parseRecord(data []byte) (record, bool) {
 		link:       unix.ByteSliceToString(link),
 		port:       binary.BigEndian.Uint16(behind[16:]),
 	}
-	if r.kind == kindMAC {
+	if r.kind.hasMAC() {
 		r.mac = [6]byte(behind)
 	} else {
 		r.addr = netip.AddrFrom16([16]byte(behind)).Unmap()
 	}
-	return r, r.kind >= kindAddress && r.kind <= kindPublished
+	return r, r.kind >= kindAddress && r.kind <= kindNear
 }
 
 func (r record) String() string {
 	switch r.kind {
 	case kindPort:
 		return r.portMap().String()
-	case kindAddress, kindForwarded:
+	case kindAddress, kindForwarded, kindJudged:
 		return r.addr.String()
 	}
 	return r.link

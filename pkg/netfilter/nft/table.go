@@ -34,6 +34,7 @@ type table struct {
 	conn   *Conn
 	owners *nftables.Set   // the records of attachments
 	sets   []*nftables.Set // all but those of subnets
+	typed  []typed         // those of them that the library can't make
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -59,6 +60,10 @@ func (c *Conn) table(which nftables.Table) *table {
 		t.layout = newHostLayout(t)
 	case forwardTable:
 		t.layout = newForwardLayout(t)
+	case judgeTable:
+		t.layout = newJudgeLayout(t)
+	case guardTable:
+		t.layout = newGuardLayout(t)
 	default:
 		t.layout = newBridgeLayout(t)
 	}
@@ -135,6 +140,9 @@ func (t *table) complete(records []record) error {
 	for _, others := range all {
 		records = append(records, others...)
 	}
+	if err := t.addTyped(); err != nil {
+		return err
+	}
 	t.conn.AddTable(&t.Table)
 	t.build(records)
 	return t.asMissing(t.conn.Commit("make table " + t.String()))
@@ -144,7 +152,9 @@ func (t *table) complete(records []record) error {
 // stay as they are.
 func (t *table) build(records []record) {
 	for _, s := range t.sets {
-		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
+		if !slices.ContainsFunc(t.typed, func(other typed) bool { return other.Set == s }) {
+			_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
+		}
 	}
 	chains := t.chains(records)
 	for _, c := range chains {

@@ -129,6 +129,7 @@ func (f *file) checkPart(p *part) {
 	}
 	f.checkIPAM(p, known, set.Own)
 	f.checkLimits(p)
+	f.checkReach(p)
 	f.checkSafety(p)
 }
 

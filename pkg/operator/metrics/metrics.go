@@ -95,7 +95,11 @@ func (r registry) networks(n *node.Node) {
 			attachments.WithLabelValues(label(w.Name), string(state))
 		}
 	}
+	refused := r.gauge("egress_refused_packets", "Packets of containers that their lists have closed, since ADD or since the lists were put back.", "network", "container", "interface")
 	for _, a := range n.Attachments {
+		if a.Reach != nil && !a.State.IsOver() {
+			refused.WithLabelValues(label(a.Network), label(a.ContainerID), label(a.IfName)).Set(float64(a.Reach.Refused))
+		}
 		attachments.WithLabelValues(label(a.Network), string(a.State)).Inc()
 		for _, p := range a.Ports {
 			if !a.State.IsOver() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -42,6 +43,7 @@ type Attachment struct {
 	HostEnd   *Link          `json:"hostEnd,omitempty"`
 	Master    string         `json:"master,omitempty"` // the host's link behind which it is: a bridge, or what a macvlan is made on
 	Limits    *Limits        `json:"limits,omitempty"`
+	Reach     *Reach         `json:"reach,omitempty"`
 	Plugins   []string       `json:"plugins"` // of the configuration that ADD had, their types
 	Since     *time.Time     `json:"since,omitempty"`
 	Cache     string         `json:"cache,omitempty"` // libcni's file of it
@@ -137,10 +139,16 @@ func (n *Node) complete(a *Attachment) {
 		a.since(a.Result.Written)
 		c := n.configuration(a.Result.Config)
 		a.Plugins, a.Master, a.Limits = append(a.Plugins, c.plugins...), c.master, c.limits
+		if c.reach != nil {
+			a.Reach = new(*c.reach)
+		}
 		a.readArguments(c.capabilities)
 		a.readAddresses()
 	}
 	for _, t := range a.Held {
+		if a.Reach != nil {
+			a.Reach.Refused += nft.RefusedOf(t.Held)
+		}
 		if p, ok := t.port(); ok && !slices.ContainsFunc(a.Ports, p.isSame) {
 			a.Ports = append(a.Ports, p)
 		}

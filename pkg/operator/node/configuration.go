@@ -15,6 +15,7 @@ type configuration struct {
 	plugins      []string
 	master       string
 	limits       *Limits
+	reach        *Reach
 	hasLeases    bool            // of host-local
 	capabilities map[string]bool // that its plugins have: what the runtime gives for others reaches nobody
 }
@@ -42,6 +43,9 @@ func readConfiguration(text []byte, all plugin.Table) *configuration {
 			c.capabilities[capability] = true
 		}
 		c.master = cmp.Or(c.master, p.Facts.Bridge, p.Master())
+		if p.Facts.ClosesEgress {
+			c.reach = readReach(p.Config.JSON())
+		}
 		if p.Config.Has("ingressRate") || p.Config.Has("egressRate") {
 			var in, out int
 			p.Config.Int("ingressRate", &in)
@@ -67,6 +71,7 @@ func (a *Attachment) readArguments(capabilities map[string]bool) {
 	var given struct {
 		PortMappings []Port
 		Bandwidth    *Limits
+		Egress       json.RawMessage
 	}
 	_ = json.Unmarshal(text, &given) // what is of another form is the runtime's own
 	for _, p := range given.PortMappings {
@@ -76,5 +81,8 @@ func (a *Attachment) readArguments(capabilities map[string]bool) {
 	}
 	if given.Bandwidth != nil && capabilities["bandwidth"] {
 		a.Limits = given.Bandwidth
+	}
+	if a.Reach != nil && given.Egress != nil && capabilities["egress"] {
+		a.Reach.Container = readReach(given.Egress)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -61,27 +62,14 @@ func sendThrough(h *netlink.Handle, end, ifb netlink.Link) error {
 	return lacking(err, "send what "+end.Attrs().Name+" receives through "+ifb.Attrs().Name, filterToIFB)
 }
 
-// hostEnd returns the veth of this host that the previous result names and whose other end is in the container. Nothing is asked in
-// there: names and indexes are what the container makes of them.
+// hostEnd returns the veth of this host that the previous result names and whose other end is in the container.
 func hostEnd(r *plugin.Request) (netlink.Link, error) {
-	for _, f := range r.PrevResult.Interfaces {
-		if f.Sandbox != "" || f.Name == "" {
-			continue
-		}
-		l, err := r.Links().LinkByName(f.Name)
-		switch {
-		case link.IsNotFound(err):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("look up %s: %w", f.Name, err)
-		}
-		leads, err := link.LeadsInto(l, r.NS())
-		if err != nil || leads {
-			return l, err
-		}
+	end, err := attach.ReportedHostEnd(r)
+	if end == nil && err == nil {
+		err = plugin.ConfigError("bandwidth limits veth pairs: chain it behind a plugin that makes one, such as bridge or ptp",
+			"%s in the container has no veth peer on this host that prevResult names", r.IfName)
 	}
-	return nil, plugin.ConfigError("bandwidth limits veth pairs: chain it behind a plugin that makes one, such as bridge or ptp",
-		"%s in the container has no veth peer on this host that prevResult names", r.IfName)
+	return end, err
 }
 
 // addTBF limits what a link sends.

@@ -2,12 +2,14 @@ package newnet
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
@@ -61,12 +63,25 @@ func (f *newFlags) add(cmd *cobra.Command, kind Kind) {
 	if kind.Routed {
 		flags.BoolVar(&f.NoPorts, "no-ports", false, "no published ports")
 		flags.StringVar(&f.Domain, "names", "", "give containers names in this `domain`, such as dns.podman, that others on the network find them by")
+		flags.StringSliceVar(&f.Allow, allowWord, nil, "what containers may reach, such as 10.20.0.0/16 or 192.0.2.7:443; all else is closed; repeatable, none for nothing")
 		flags.StringVar(&f.limit, "limit", "", "what each container may send and receive a second, such as 100mbit")
 	}
 }
 
+const allowWord = "allow"
+
 // read reads what flags say as texts.
 func (f *newFlags) read() (err error) {
+	if f.Closed = len(f.Allow) > 0; slices.Equal(f.Allow, []string{"none"}) {
+		f.Allow = nil
+	}
+	for _, text := range f.Allow {
+		if e, err := reach.Parse(text); err != nil {
+			return ui.Usagef("--%s %s: %v", allowWord, text, err)
+		} else if e.Name != "" {
+			return ui.Usagef("--%s %s: names need a resolver, which is not there yet: write addresses", allowWord, text)
+		}
+	}
 	for _, text := range f.subnets {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {

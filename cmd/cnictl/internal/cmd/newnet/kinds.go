@@ -167,6 +167,14 @@ func (m *maker) behind() (list []*conf.Object) {
 		list = append(list, p)
 		m.chose("firewall", "lets containers through", "Docker, ufw and others make hosts drop what they forward")
 	}
+	if m.Closed {
+		p, capabilities := plugin("egress"), conf.New()
+		capabilities.Set("egress", new(true))
+		p.Set("allow", &m.Allow) // an empty list closes everything
+		p.Set("capabilities", capabilities)
+		list = append(list, p)
+		m.chose("egress", "closed but for the list", "--%s says what containers may reach", allowWord)
+	}
 	if m.Limit > 0 {
 		list = append(list, m.bandwidth())
 	}

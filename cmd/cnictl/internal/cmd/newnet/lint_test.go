@@ -24,6 +24,8 @@ func TestLint(t *testing.T) {
 		{Kind: "bridge", NoPorts: true, Subnets: []netip.Prefix{netip.MustParsePrefix("10.99.0.0/24")}},
 		{Kind: "ptp"},
 		{Kind: "ptp", IPv6: true, Limit: 1_000_000, Domain: "dns.podman"},
+		{Kind: "ptp", Closed: true, Allow: []string{"192.0.2.7:443"}},
+		{Kind: "bridge", Closed: true},
 		{Kind: "macvlan", Ranges: lan},
 		{Kind: "macvlan", DHCP: true},
 		{Kind: "ipvlan", Ranges: lan},

@@ -39,6 +39,8 @@ func TestMake(t *testing.T) {
 		says    string // of what was chosen, or the error
 	}{
 		{Options{Kind: "bridge", Isolated: true, NoPorts: true}, `},{"type":"firewall","ingressPolicy":"isolated"}]}`, "subnet 10.112.0.0/24 free"},
+		{Options{Kind: "bridge", Closed: true, Allow: []string{"192.0.2.7:443"}}, `{"type":"egress","allow":["192.0.2.7:443"],"capabilities":{"egress":true}}`, "egress closed"},
+		{Options{Kind: "bridge", Closed: true}, `{"type":"egress","allow":[],`, "egress closed"},
 		{Options{Kind: "bridge", Limit: 64_000}, `{"type":"bandwidth","ingressRate":64000,"ingressBurst":1000000,"egressRate":64000,"egressBurst":1000000,`, "burst 1000000 bits"},
 		{Options{Kind: "bridge", Domain: "dns.podman"}, `{"type":"dnsname","domainName":"dns.podman","capabilities":{"aliases":true}}]}`, "names in dns.podman"},
 		{Options{Kind: "bridge", Subnets: prefixes("10.1.0.0/16", "fd00::/64")}, `"ranges":[[{"subnet":"10.1.0.0/16"}],[{"subnet":"fd00::/64"}]]}`, "name bridge free"},

@@ -36,8 +36,10 @@ type Options struct {
 	VLAN     int
 	NoPorts  bool
 	Isolated bool
-	Limit    int64  // bits a second, both ways
-	Domain   string // in which containers have names; "" is that they have none
+	Limit    int64    // bits a second, both ways
+	Domain   string   // in which containers have names; "" is that they have none
+	Allow    []string // that containers may reach
+	Closed   bool     // all else is closed
 }
 
 // Plan is the file of a network, and what was chosen for it.

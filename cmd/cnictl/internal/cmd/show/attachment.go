@@ -61,6 +61,10 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 	if s.Limits != nil {
 		line("limits", s.Limits.String())
 	}
+	if s.Reach != nil {
+		line("reaches", ui.Harmless(s.Reach.String()))
+		line("refused", s.Reach.Refusals())
+	}
 	for i, t := range s.Held {
 		line(first(i, "holds"), ui.Harmless(t.Plugin), ": ", ui.Harmless(t.What), f.sinceText(t.Since))
 	}
