@@ -428,6 +428,16 @@ func attackActs() []attackAct {
 			}
 			return frames
 		})},
+		{"neighbour discovery and multicast membership, routed to a neighbour", func(a *attack) (frames [][]byte) {
+			for _, src := range []netip.Addr{linkLocal(a.mac), addr("::")} {
+				for _, kind := range []byte{131, 132, 133, 135, 136, 143} {
+					if a.v6 {
+						frames = append(frames, a.transport(src, a.friendAddr, layers.IPProtocolICMPv6, append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, frameMark...)))
+					}
+				}
+			}
+			return frames
+		}},
 		{"it says that it is a router", func(a *attack) [][]byte {
 			if !a.v6 {
 				gw, about := a.own.As4(), serialized(a.datagram(a.friendAddr, a.other)...)
@@ -498,13 +508,8 @@ func (s *sniffer) take(listed netip.Addr) (frames []string) {
 	return frames
 }
 
-// hostileTable has a container try all acts, and looks at whom it has reached.
-func hostileTable(l *lab, main string, v6 bool) {
-	l.wideOutside()
-	n := conf(main, egress("allow", `["192.0.2.254","2001:db8:2::254"]`))
-	friend := l.attach(conf(main), "friend")
-	l.serve(&friend.Namespace, 80)
-	evil := l.attach(n, "evil")
+// newAttack is between two containers of one network.
+func newAttack(l *lab, main string, v6 bool, evil, friend *container) *attack {
 	a := &attack{lab: l, v6: v6, from: evil, friend: friend, mac: l.attributes(&evil.Namespace, "eth0").HardwareAddr, friendMAC: l.attributes(&friend.Namespace, "eth0").HardwareAddr}
 	a.own, a.friendAddr = addr(evil.v4), addr(friend.v4)
 	a.listed, a.other, a.node, a.gateway = addr(netlab.OutsideIPv4), addr(otherIPv4), addr(netlab.HostIPv4), addr("10.44.0.1")
@@ -512,10 +517,69 @@ func hostileTable(l *lab, main string, v6 bool) {
 		a.own, a.friendAddr = addr(evil.v6), addr(friend.v6)
 		a.listed, a.other, a.node, a.gateway = addr(netlab.OutsideIPv6), addr(otherIPv6), addr(netlab.HostIPv6), addr("fd00:44::1")
 	}
-	a.toMAC = l.attributes(&l.host.Namespace, evil.hostEnd()).HardwareAddr
-	if a.bridged = strings.Contains(main, "lan0"); a.bridged {
-		a.toMAC = l.attributes(&l.host.Namespace, "lan0").HardwareAddr
+	a.bridged = strings.Contains(main, "lan0")
+	a.toMAC = a.gatewayMAC(evil)
+	return a
+}
+
+// gatewayMAC is the MAC address at which a container finds the host.
+func (a *attack) gatewayMAC(c *container) net.HardwareAddr {
+	if a.bridged {
+		return a.lab.attributes(&a.lab.host.Namespace, "lan0").HardwareAddr
 	}
+	return a.lab.attributes(&a.lab.host.Namespace, c.hostEnd()).HardwareAddr
+}
+
+// forgedAnswers has answers planted in the host's list of connections, before and after the list is there: the container itself and one without a list
+// send what looks as if somebody elsewhere asked the container.
+func forgedAnswers(l *lab, main string, v6 bool) {
+	l.wideOutside()
+	friend, evil := l.attach(conf(main), "friend"), l.attach(conf(main), "evil")
+	a := newAttack(l, main, v6, evil, friend)
+	between := func(src, dst netip.Addr, from, to layers.UDPPort, content string) []gopacket.SerializableLayer {
+		datagram := &layers.UDP{SrcPort: from, DstPort: to}
+		ip := a.ip(src, dst, layers.IPProtocolUDP)
+		_ = datagram.SetNetworkLayerForChecksum(ip.(gopacket.NetworkLayer))
+		return []gopacket.SerializableLayer{ip, datagram, gopacket.Payload(content)}
+	}
+	send := func(c *container, mac net.HardwareAddr, inside ...gopacket.SerializableLayer) {
+		f := frame(mac, a.gatewayMAC(c), a.etherType(), inside...)
+		_, err := l.packetSocket(&c.Namespace, "eth0").WriteTo(append(f, make([]byte, 20)...), &packet.Addr{HardwareAddr: f[:6]})
+		l.must(err)
+	}
+	const ofItself, ofFriend, asked = 4000, 4001, 80
+	send(evil, a.mac, between(a.other, a.own, asked, ofItself, "planted by itself")...)
+	l.pass(udp(&evil.Namespace, a.other.String(), 80)) // behind it
+	list := with(egress("allow", `["192.0.2.254","2001:db8:2::254"]`), "name", text(evil.network.name), "prevResult", evil.printed)
+	_, err := l.exec("ADD", evil, list)
+	l.must(err)
+	send(friend, a.friendMAC, between(a.other, a.own, asked, ofFriend, "planted by another")...)
+	l.pass(udp(&friend.Namespace, a.other.String(), 80))
+	outside := l.sniff(&l.out.Namespace, "uplink0")
+	for _, port := range []layers.UDPPort{ofItself, ofFriend} {
+		send(evil, a.mac, between(a.own, a.other, port, asked, frameMark)...)
+	}
+	l.pass(udp(&evil.Namespace, a.listed.String(), 80))
+	if reached := outside.take(a.listed); len(reached) > 0 {
+		l.Errorf("the outside got %d packets, such as %s", len(reached), reached[0])
+	}
+	_, err = l.exec("DEL", evil, list)
+	l.must(err)
+	send(evil, a.mac, between(a.own, a.other, ofItself, asked, frameMark)...) // the link is still there
+	l.pass(udp(&friend.Namespace, a.other.String(), 80))
+	if reached := outside.take(a.listed); len(reached) > 0 {
+		l.Errorf("after DEL of egress and before that of %s the outside got %s", main, reached[0])
+	}
+}
+
+// hostileTable has a container try all acts, and looks at whom it has reached.
+func hostileTable(l *lab, main string, v6 bool) {
+	l.wideOutside()
+	n := conf(main, egress("allow", `["192.0.2.254","2001:db8:2::254"]`))
+	friend := l.attach(conf(main), "friend")
+	l.serve(&friend.Namespace, 80)
+	evil := l.attach(n, "evil")
+	a := newAttack(l, main, v6, evil, friend)
 	for _, family := range []string{"ipv4", "ipv6"} { // a node that listens to all that it should not
 		for _, link := range []string{"all", strings.TrimSpace(evil.hostEnd())} {
 			for _, key := range []string{"accept_source_route=1", "accept_redirects=1"} {
@@ -571,6 +635,9 @@ func egressHostile() (rows []row) {
 	for _, family := range []string{"IPv4", "IPv6"} {
 		rows = append(rows, listed(fmt.Sprintf("whatever packets a container makes reach nobody who is not in its list, over %s", family), func(l *lab, main string) {
 			hostileTable(l, main, family == "IPv6")
+		})...)
+		rows = append(rows, listed("an answer that nobody asked for opens nothing, whoever has planted it, and DEL opens nothing, over "+family, func(l *lab, main string) {
+			forgedAnswers(l, main, family == "IPv6")
 		})...)
 	}
 	return rows

@@ -272,6 +272,11 @@ func egressRefusals() (rows []row) {
 }
 
 func egressLater() (rows []row) {
+	rows = append(rows, listed("internal has no address of the node, by which all routers of a subnet are meant neither", func(l *lab, main string) {
+		l.wideOutside()
+		c := l.attach(conf(main, egress("internal", `true`)), "web")
+		l.silent(udp(&c.Namespace, "fd00:44::", 80), udp(&c.Namespace, "fd00:44::1", 80), udp(&c.Namespace, "10.44.0.1", 80))
+	})...)
 	list := egress("allow", `["192.0.2.254:80","2001:db8:2::/64"]`)
 	rows = append(rows, listed("DEL leaves nothing, and opens nothing for others", func(l *lab, main string) {
 		l.wideOutside()

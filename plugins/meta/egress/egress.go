@@ -39,9 +39,15 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return r.PrevResult, e.Add(ctx, r)
 }
 
-// Del removes what ADD made. It needs the attachment's key alone.
+// Del removes what ADD made. It needs the attachment's key alone. The link of a container that still runs goes down first: nothing judges what it sends
+// until the main plugin's DEL removes the link.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("stop judging what the container sends")
+	if r.NS() != nil && r.PrevResult != nil {
+		if end, _ := attach.ReportedHostEnd(r); end != nil {
+			_ = r.Links().LinkSetDown(end)
+		}
+	}
 	return netfilter.Del(ctx, r, nil, netfilter.Egress{}.Features()...)
 }
 
