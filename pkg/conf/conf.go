@@ -235,6 +235,14 @@ func (o *Object) each(f func(key string, v *fastjson.Value)) {
 	o.value.GetObject().Visit(func(key []byte, v *fastjson.Value) { f(string(key), v) })
 }
 
+// IsNull reports whether a key has null, which counts as no key everywhere else.
+func (o *Object) IsNull(key string) (is bool) {
+	o.value.GetObject().Visit(func(k []byte, v *fastjson.Value) {
+		is = is || strings.EqualFold(string(k), key) && v.Type() == fastjson.TypeNull
+	})
+	return is
+}
+
 // find returns the value at key, nil if there is none or null. One that is spelled exactly so comes before others, and of those the last.
 func (o *Object) find(key string) (found *fastjson.Value) {
 	if o.state.asked != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -214,8 +215,8 @@ func (l judgeLayout) chains([]record) []chain {
 	}
 }
 
-// begun is the bit in the label of a connection that was begun by somebody else than the attachment. Its answers pass. What an attachment has sent to
-// itself under another's address while nothing judged, or somebody's packet that was never looked at, has no such bit.
+// begun is the bit in the label of a connection that was begun by somebody else than the attachment. Its answers pass. A connection has no such bit
+// that the attachment has begun with itself, under another's address, while nothing judged.
 const begun = 77
 
 func (l judgeLayout) begunByOthers() (rules []rule) {
@@ -229,7 +230,7 @@ func (l judgeLayout) begunByOthers() (rules []rule) {
 // attachment could then send.
 func (l judgeLayout) notForged() (rules []rule) {
 	for _, f := range families() {
-		for _, kind := range []string{"bridge", "veth"} {
+		for _, kind := range []string{link.KindBridge, "veth"} {
 			rules = append(rules, sequence(f.only(), inSet(l.attached[f], f.dst()), isDirection(original), fromKind(kind), isNotAnsweredThere(), drop()))
 		}
 	}
@@ -249,8 +250,8 @@ func (l judgeLayout) notToAll() (rules []rule) {
 }
 
 // fromLink are the rules that drop what is routed though its sender's address means something on one link only, or is none (RFC 4291, 2.5.2 and 2.5.6).
-// The kernel does so itself unless the packet leaves by the link that it came in by. What bridges hand on is not routed: its destination has
-// such an address, too, or its hop limit is still the largest, as neighbour discovery has it.
+// The kernel does so itself unless the packet leaves by the link that it came in by. A packet that a bridge hands on is not routed: its destination is such
+// an address, too, or its hop limit is still the largest, as neighbour discovery has it.
 func fromLink() (rules []rule) {
 	hopLimit := payload(expr.PayloadBaseNetworkHeader, 7, nftables.TypeInetProto)
 	linkLocal := netip.MustParsePrefix("fe80::/10")

@@ -300,38 +300,50 @@ type Box struct {
 // Boxes returns the ports of addresses of one family that entries have. No two have anything in common.
 func Boxes(entries []Entry, is4 bool) (list []Box) {
 	var ends []netip.Addr // where a range begins, and where it is over
+	begin, end := map[netip.Addr][]Entry{}, map[netip.Addr][]Entry{}
 	for _, e := range entries {
 		if e.Ports.Protocols != 0 && e.isOf(is4) {
 			at := rangeOf(e.Prefix)
-			ends = append(ends, at.First)
+			ends, begin[at.First] = append(ends, at.First), append(begin[at.First], e)
 			if next := at.Last.Next(); next.IsValid() {
-				ends = append(ends, next)
+				ends, end[next] = append(ends, next), append(end[next], e)
 			}
 		}
 	}
 	slices.SortFunc(ends, netip.Addr.Compare)
 	ends = slices.Compact(ends)
-	for _, p := range protocols {
-		var before []Box // at the range that ends where the next one begins
-		for i, first := range ends {
-			last := lastOf(is4)
-			if i+1 < len(ends) {
-				last = ends[i+1].Prev()
+	before := map[uint8][]Box{} // at the range that ends where the next one begins
+	open := map[Entry]int{}     // there
+	for i, first := range ends {
+		last := lastOf(is4)
+		if i+1 < len(ends) {
+			last = ends[i+1].Prev()
+		}
+		for _, e := range end[first] {
+			if open[e]--; open[e] == 0 {
+				delete(open, e)
 			}
+		}
+		for _, e := range begin[first] {
+			open[e]++
+		}
+		for _, p := range protocols {
 			var here []Box
-			for _, ports := range portsAt(entries, first, p.Protocols) {
+			for _, ports := range portsOf(open, p.Protocols) {
 				here = append(here, Box{Range{first, last}, p.number, ports.First, ports.Last})
 			}
-			if samePorts(before, here) {
-				for i := range before {
-					before[i].Range.Last = last
+			if samePorts(before[p.number], here) {
+				for i := range before[p.number] {
+					before[p.number][i].Range.Last = last
 				}
 				continue
 			}
-			list = append(list, before...)
-			before = here
+			list = append(list, before[p.number]...)
+			before[p.number] = here
 		}
-		list = append(list, before...)
+	}
+	for _, p := range protocols {
+		list = append(list, before[p.number]...)
 	}
 	return list
 }
@@ -347,11 +359,11 @@ func samePorts(a, b []Box) bool {
 	return slices.EqualFunc(a, b, func(x, y Box) bool { return x.First == y.First && x.Last == y.Last })
 }
 
-// portsAt returns the ports of a protocol that entries have at an address, in order, with something between any two ranges.
-func portsAt(entries []Entry, addr netip.Addr, p Protocols) (merged []Ports) {
+// portsOf returns the ports of a protocol that entries have, in order, with something between any two ranges.
+func portsOf(entries map[Entry]int, p Protocols) (merged []Ports) {
 	var list []Ports
-	for _, e := range entries {
-		if e.Ports.Protocols&p != 0 && e.Name == "" && e.Prefix.Contains(addr) {
+	for e := range entries {
+		if e.Ports.Protocols&p != 0 {
 			list = append(list, e.Ports)
 		}
 	}

@@ -77,6 +77,7 @@ func TestEachCode(t *testing.T) {
 		{"not-in-cnibox", "4:58", list(bridge, `{"type": "bandwidth", "capabilities": {"bandwidth":true},"shapedSubnets": ["10.0.0.0/8"]}`), list(bridge, `{"type": "bandwidth", "capabilities": {"bandwidth": true}}`)},
 		{"entry-contained", "4:44", list(bridge, `{"type": "egress", "allow": ["10.0.0.0/8", "10.1.0.0/16"], "capabilities": {"egress": true}}`), list(bridge, `{"type": "egress", "allow": ["10.0.0.0/8"], "deny": ["10.1.0.0/16"], "capabilities": {"egress": true}}`)},
 		{"entry-contained", "4:44", list(bridge, `{"type": "egress", "deny": ["10.1.0.1:80", "10.1.0.1:80"], "capabilities": {"egress": true}}`), list(bridge, `{"type": "egress", "deny": ["10.1.0.1:80", "10.1.0.1:81"], "capabilities": {"egress": true}}`)},
+		{"lists-twice", "5:10", list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "egress", "deny": ["10.2.0.1"]}`), list(bridge, `{"type": "egress", "deny": ["10.1.0.1", "10.2.0.1"]}`)},
 		{"dns-closed", "3:44", list(`{"type": "bridge", "dns": {"nameservers": ["10.1.0.1"]}, `+ipam+`}`, `{"type": "egress", "allow": ["10.2.0.0/16"], "capabilities": {"egress": true}}`),
 			list(`{"type": "bridge", "dns": {"nameservers": ["10.1.0.1"]}, `+ipam+`}`, `{"type": "egress", "allow": ["10.2.0.0/16", "10.1.0.1:53"], "capabilities": {"egress": true}}`)},
 		{"rate-too-low", "4:38", list(bridge, `{"type": "bandwidth", "ingressRate": 1000, "ingressBurst": 20000}`), list(bridge, `{"type": "bandwidth", "ingressRate": 64000, "ingressBurst": 20000}`)},

@@ -12,6 +12,9 @@ var (
 	entryTwice = codes.Declare(finding.Code{Name: "entry-contained", Severity: finding.Warning,
 		Meaning: "An entry of a list is in another one, or there twice: it does nothing.",
 		Remedy:  "one of the two left out"})
+	listsTwice = codes.Declare(finding.Code{Name: "lists-twice", Severity: finding.Error,
+		Meaning: "Two plugins of the network have lists of what containers may reach: those of the last one count, and all others do nothing.",
+		Remedy:  "all entries in one plugin"})
 	closesDNS = codes.Declare(finding.Code{Name: "dns-closed", Severity: finding.Warning,
 		Meaning: "The list closes a DNS server that the network gives to containers: they resolve no names.",
 		Remedy:  "an entry with port 53 of the server"})
@@ -21,6 +24,15 @@ var (
 func (f *file) checkReach(p *part) {
 	if !p.facts.ClosesEgress {
 		return
+	}
+	for _, q := range f.network.chain {
+		if q == p {
+			break
+		}
+		if q.facts.ClosesEgress {
+			f.report(listsTwice, p.get("type").span, "", nil, "an earlier plugin of the network has lists, too: these here take their place")
+			break
+		}
 	}
 	lists := reach.Lists{Closed: p.get("allow") != nil || p.isOn("internal")}
 	lists.Allow, lists.Deny = f.entries(p, "allow"), f.entries(p, "deny")

@@ -53,6 +53,9 @@ func readLists(o *conf.Object, name *string) reach.Lists {
 }
 
 func readEntries(o *conf.Object, key string, name *string) (list []reach.Entry) {
+	if o.IsNull(key) { // as programs in Go write an empty list, which closes everything
+		o.Fail(key, "a list, or no such key", "null")
+	}
 	var texts []string
 	o.Strings(key, &texts)
 	for i, text := range texts {
