@@ -44,17 +44,11 @@ func (e Egress) Check(ctx context.Context, r *plugin.Request) error {
 	return e.each(func(t Feature, w Wish) error { return t.Check(ctx, w, r) })
 }
 
-// Available reports whether the host has what Add needs. Unless an Add has made the tables, it tries that where nobody sees it: nothing else would do
-// what these do.
+// Available reports whether the host has what Add needs.
 func (e Egress) Available() error {
-	conn, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	var errs []error
 	for _, t := range e.Features() {
-		errs = append(errs, conn.Try(t.elements.Purpose))
+		errs = append(errs, t.Available(Wish{}))
 	}
 	return errors.Join(errs...)
 }
