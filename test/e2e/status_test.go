@@ -38,6 +38,7 @@ var statusConfigs = map[string][]string{
 	"bandwidth":   {`"ingressRate": 1000000, "ingressBurst": 1000000, "egressRate": 1000000, "egressBurst": 1000000`},
 	"sbr":         {""},
 	"vrf":         {`"vrfname": "blue"`},
+	"egress":      {`"allow": ["10.20.0.0/16", "[2001:db8::53]:53/udp"], "deny": ["169.254.169.254"]`, `"internal": true`},
 	"dnsname":     {`"domainName": "dns.podman"`},
 	"chain":       {`"plugins": [{"type": "bridge", "ipMasq": true, "ipam": ` + statusIPAM + `}, {"type": "portmap"}, {"type": "firewall"}]`},
 }
