@@ -43,9 +43,12 @@ func New(name string) (path string, err error) {
 }
 
 // share makes Dir a mount that is shared, as ip(8) does with its first namespace: it would put its own over what is mounted below Dir, and that could
-// not be removed any more.
+// not be removed any more. For the same reason it is left as it is where there are namespaces already.
 func share() error {
 	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return err
+	}
+	if there, err := os.ReadDir(Dir); err != nil || len(there) > 0 {
 		return err
 	}
 	shared := func() error { return unix.Mount("", Dir, "", unix.MS_SHARED|unix.MS_REC, "") }
