@@ -157,6 +157,7 @@ lint: ## gofmt, go vet, staticcheck, and a compiler for 32 bits
 	cd scripts/release && go vet ./... && go run $(STATICCHECK) ./...
 	go run $(ACTIONLINT) # of .github/workflows
 	GOARCH=arm go build -o /dev/null ./cmd/... # where int has 32 bits
+	GOARCH=mips64le go build -o /dev/null ./cmd/cnibox # where the number of a device has
 
 dependencies: ## write docs/project/dependencies.md from what is linked, and check the licences
 	go test -count=1 ./test/project -run '^TestDependencies$$' -args -update

@@ -177,7 +177,7 @@ func viewOf(process string) (v view, err error) {
 			return v, fmt.Errorf("the owner of %s: %w", mounts.Name(), err)
 		}
 	}
-	return view{of.Ino, by.Ino, root.Dev, root.Ino}, nil
+	return view{of.Ino, by.Ino, uint64(root.Dev), root.Ino}, nil
 }
 
 // addThreads adds the namespaces of threads. Where nothing else is in one, it goes by the thread's number, which leads to /proc/TID as that of a process does.
