@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
@@ -40,21 +39,14 @@ func Change(ctx context.Context, what string, try func() error) error {
 
 // isRace reports whether a change failed by something that was not there any more, or was there already.
 func isRace(err error) bool {
-	if errors.As(err, new(*types.Error)) || errors.As(err, new(final)) || isLingering(err) || plugin.IsMissingFeature(err) {
+	if errors.As(err, new(*types.Error)) || errors.As(err, new(final)) || plugin.IsMissingFeature(err) {
 		return false
 	}
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY)
 }
 
-// change is Change for one of our tables. A list that lingers goes at the kernel's next tick, within a second, and others go on meanwhile.
 func (t *table) change(ctx context.Context, try func() error) error {
-	const longest = 3 * time.Second
-	for end := time.Now().Add(longest); ; time.Sleep(10 * time.Millisecond) {
-		err := Change(ctx, "change table "+t.String(), try)
-		if !isLingering(err) || ctx.Err() != nil || time.Now().After(end) {
-			return err
-		}
-	}
+	return Change(ctx, "change table "+t.String(), try)
 }
 
 // commit makes the changes to the table that were collected, all or none.

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -137,7 +136,7 @@ func (t *table) lookWhenExpired(elements []element) error {
 // Where the kernel can, elements that nothing takes the place of expire. To remove them makes everybody who uses nf_tables wait: the
 // kernel waits for all packets under way before it frees them, and whoever closes a socket of nf_tables waits with it.
 func (t *table) replace(old, added []element) error {
-	if len(added) == 0 && len(old) > 0 && canExpire() && !slices.ContainsFunc(old, element.isList) {
+	if len(added) == 0 && len(old) > 0 && canExpire() && !slices.ContainsFunc(old, element.holdsList) {
 		send(old, time.Millisecond, t.conn.SetAddElements) // the kernel makes its next tick of the shortest timeout
 		if err := t.commit(); err != nil {
 			return err
@@ -157,11 +156,13 @@ func (t *table) replace(old, added []element) error {
 			return err
 		}
 	}
-	err := t.commit()
-	if errors.Is(err, unix.EBUSY) && canExpire() {
-		return lingering{err}
-	}
-	return err
+	return t.commit()
+}
+
+// holdsList reports whether a list stays in use, for the kernel, as long as the element is there. One that has expired is there until the kernel's next tick,
+// which comes later the more is changed meanwhile.
+func (e element) holdsList() bool {
+	return e.isList() || e.record.kind == kindJudged || e.record.kind == kindNear
 }
 
 // isList reports whether it stands for a list that goes with it.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha512"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -176,10 +175,3 @@ func (t *table) unusedLists() (ids []string, err error) {
 	}
 	return ids, nil
 }
-
-// lingering is the error of a list that can't be removed yet: elements that lead to it have expired, and the kernel has not freed them.
-type lingering struct{ error }
-
-func (l lingering) Unwrap() error { return l.error }
-
-func isLingering(err error) bool { return errors.As(err, new(lingering)) }
