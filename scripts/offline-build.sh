@@ -19,7 +19,7 @@ chown -R 65534:65534 "$work"
 # The Go may be root's alone, so it is seen in another place.
 inside() {
 	unshare -nm sh -ec 'mount --bind "$1" "$2/go"; shift 2; exec setpriv --reuid 65534 --regid 65534 --clear-groups "$@"' sh "$goroot" "$work" \
-		env -i PATH="$work/go/bin:/usr/bin:/bin" HOME="$work/home" GOTOOLCHAIN=local GOPROXY=off GOSUMDB=off GOFLAGS=-mod=vendor make -s -C "$work/source" "$@"
+		env -i PATH="$work/go/bin:/usr/bin:/bin" HOME="$work/home" GOTOOLCHAIN=local GOFLAGS=-mod=vendor make -s -C "$work/source" "$@"
 }
 inside build
 inside install-system DESTDIR="$work/system"

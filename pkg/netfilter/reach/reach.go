@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -128,26 +129,11 @@ func (e *Entry) parseHost(host string) error {
 	return nil
 }
 
-// isName reports whether a text can be a name of DNS, and none that is meant for an address.
+// isName reports whether a text can be a name of DNS, and none that is meant for an address: the last label of those has digits alone.
 func isName(text string) bool {
-	labels := strings.Split(strings.TrimSuffix(text, "."), ".")
-	hasLetter := false
-	for _, label := range labels {
-		if label == "" || len(label) > 63 || strings.HasPrefix(label, "-") || strings.HasSuffix(label, "-") {
-			return false
-		}
-		for _, c := range []byte(label) {
-			isLetter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
-			if !isLetter && (c < '0' || c > '9') && c != '-' {
-				return false
-			}
-		}
-	}
-	last := labels[len(labels)-1]
-	for _, c := range []byte(last) {
-		hasLetter = hasLetter || c > '9'
-	}
-	return hasLetter && len(text) <= 253
+	text = strings.TrimSuffix(text, ".")
+	last := text[strings.LastIndex(text, ".")+1:]
+	return names.Validate(text) == nil && strings.Trim(last, "0123456789") != ""
 }
 
 // String returns the entry as Parse reads it.
