@@ -59,7 +59,7 @@ func write(t testing.TB, dir string, k plugin.Key, name, address string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"network":%q,"containerID":%q,"ifname":%q,"names":[%q],"domain":"dns.podman","addresses":[%q,"fd00:88::%s"],"gateways":["10.88.0.1"]}`,
 		k.Network, k.ContainerID, k.IfName, name, address, address[len("10.88.0."):])
-	if err := os.WriteFile(filepath.Join(dir, names.FileName(k)), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, (&names.Record{Key: k}).FileName()), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
