@@ -1,19 +1,23 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // listed is network number i, whose containers may reach what a list has.
 func listed(i int, lists string) string {
-	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "net%d", "plugins": [
+	return fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "net%d", "plugins": [
 		{"type": "bridge", "bridge": "names%[1]d", "isGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}],
 			"ranges": [[{"subnet": "10.70.%[1]d.0/24"}], [{"subnet": "fd00:70:%[1]d::/64"}]]}},
 		{"type": "egress", "capabilities": {"egress": true}, %s}]}`, i, lists)
@@ -119,4 +123,143 @@ func TestReachByName(t *testing.T) {
 	if err := host.CheckList(listed(1, `"allow": ["api.example:443/tcp", "*.pkg.example", "192.0.2.80"], "deny": ["no.pkg.example"]`), c.RuntimeConf(nil)); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestReachRebound: a name leads to no address of the node, nor of a private network, unless the list has that, too.
+func TestReachRebound(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	z := zone{}
+	var allow []string
+	for i, c := range []struct{ kind, address string }{
+		{"A", "127.0.0.1"}, {"A", "169.254.169.254"}, {"A", "0.0.0.0"}, {"A", netlab.HostIPv4}, {"A", "10.70.1.1"}, {"A", "192.168.1.1"}, {"A", "100.64.0.1"}, {"A", "224.0.0.1"}, {"A", "255.255.255.255"},
+		{"AAAA", "::1"}, {"AAAA", netlab.HostIPv6}, {"AAAA", "fd00:70:1::1"}, {"AAAA", "fe80::1"}, {"AAAA", "::ffff:198.51.100.1"}, {"AAAA", "::ffff:127.0.0.1"}, {"AAAA", "2002:c633:6401::1"},
+		{"AAAA", "64:ff9b::10.70.1.1"}, {"AAAA", "::198.51.100.1"}, {"AAAA", "ff02::1"},
+	} {
+		name := fmt.Sprintf("n%d.example", i)
+		z[name+"."] = has(fmt.Sprintf("%s. 60 %s %s", name, c.kind, c.address))
+		allow = append(allow, fmt.Sprintf("%q", name))
+	}
+	z["inside.example."] = has("inside.example. 60 A 10.99.0.7", "inside.example. 60 A 10.98.0.7")
+	z["nat64.example."] = has("nat64.example. 60 AAAA 64:ff9b::198.51.100.1")
+	z.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	lists := fmt.Sprintf(`"allow": ["inside.example:8000-8010", "nat64.example", "10.99.0.0/16:53", %s]`, strings.Join(allow, ", "))
+	c := newListed(t, host, 1, "rebound", listed(1, lists), nil)
+	for i := range allow {
+		for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA} {
+			c.is(fmt.Sprintf("n%d.example", i), kind, "")
+		}
+	}
+	c.is("inside.example", dns.TypeA, "10.99.0.7")
+	c.is("nat64.example", dns.TypeAAAA, "64:ff9b::c633:6401")
+}
+
+// talk returns a flow of UDP to a server, from always the same port.
+func (c *inDNS) talk(server string) *net.UDPConn {
+	c.Helper()
+	var conn *net.UDPConn
+	var err error
+	c.Do(func() {
+		to := net.UDPAddrFromAddrPort(netip.MustParseAddrPort(server))
+		conn, err = net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(c.v4), Port: 40000}, to)
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// isAnswered sends a packet of the flow, and reports whether an answer comes.
+func isAnswered(conn *net.UDPConn, patience time.Duration) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	if _, err := conn.Write([]byte("?")); err != nil {
+		return false
+	}
+	_, err := conn.Read(make([]byte, 1024))
+	return err == nil
+}
+
+// setsOfNames returns the sets of what names lead to.
+func setsOfNames(t testing.TB, host *netlab.Host) (list []string) {
+	t.Helper()
+	for _, line := range strings.Split(host.MustRun(t, "nft", "list", "sets", "inet"), "\n") {
+		if _, name, is := strings.Cut(line, "set names"); is {
+			list = append(list, "names"+strings.Fields(name)[0])
+		}
+	}
+	return list
+}
+
+// TestReachOver: when a name's time is over its connections go on, and no new one is made; the next container with the address can't go on with them.
+func TestReachOver(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	newServers(t, out, "443", "198.51.100.1")
+	out.ServeUDP(t, "198.51.100.1:443")
+	zone{"api.example.": has("api.example. 5 A 198.51.100.1")}.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	network := listed(1, `"allow": ["api.example"]`)
+	c := newListed(t, host, 1, "over", network, nil)
+	c.is("api.example", dns.TypeA, "198.51.100.1")
+	own := c.talk("198.51.100.1:443")
+	if !isAnswered(own, netlab.Patience) {
+		t.Fatal("there is no connection")
+	}
+	sets := setsOfNames(t, host)
+	if len(sets) != 2 {
+		t.Fatalf("sets of names: %v, want one of each family", sets)
+	}
+	for _, s := range sets {
+		host.MustRun(t, "nft", "flush", "set", "inet", "cnibox-egress", s)
+	}
+	c.isKept("198.51.100.1:443")
+	if !isAnswered(own, netlab.Patience) {
+		t.Error("the connection does not go on")
+	}
+	if err := host.DelList(network, c.RuntimeConf(nil)); err != nil {
+		t.Fatal(err)
+	}
+	next := newListed(t, host, 1, "next", strings.Replace(network, `"host-local",`, fmt.Sprintf(`"host-local", "dataDir": %q,`, t.TempDir()), 1), nil)
+	if next.v4 != c.v4 {
+		t.Fatalf("the next container has %s, and the first had %s", next.v4, c.v4)
+	}
+	if isAnswered(next.talk("198.51.100.1:443"), silence) {
+		t.Error("the next container goes on with the connection of the first")
+	}
+}
+
+// TestReachAgentAway: without the agent the names that are known hold, and all others fail at once; it goes on when the agent is back.
+func TestReachAgentAway(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	newServers(t, out, "443", "198.51.100.1", "198.51.100.2")
+	zone{"a.example.": has("a.example. 60 A 198.51.100.1"), "b.example.": has("b.example. 60 A 198.51.100.2")}.serve(t, out, netlab.OutsideIPv4)
+	a := start(t, host, "--dns")
+	c := newListed(t, host, 1, "away", listed(1, `"allow": ["a.example", "b.example"]`), nil)
+	c.is("a.example", dns.TypeA, "198.51.100.1")
+	a.kill()
+	c.reaches("198.51.100.1:443")
+	for _, server := range []string{gateway(1), gateway6(1), netlab.OutsideIPv4} {
+		if _, err := exchange(&c.Namespace, "udp", server, query("b.example", dns.TypeA), netlab.Patience); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("without the agent %s says %v", server, err)
+		}
+	}
+	c.isKept("198.51.100.2:443")
+	if err := host.StatusList(listed(1, `"allow": ["a.example", "b.example"]`)); err == nil || !strings.Contains(err.Error(), "cnictl agent --dns") {
+		t.Errorf("STATUS without the agent: %v", err)
+	}
+	start(t, host, "--dns")
+	c.is("b.example", dns.TypeA, "198.51.100.2")
+	c.reaches("198.51.100.2:443")
+	host.MustRun(t, "nft", "delete", "table", "inet", "cnibox-egress")
+	netlab.Eventually(t, func() error {
+		a, err := exchange(&c.Namespace, "udp", gateway(1), query("b.example", dns.TypeA), silence)
+		if err == nil && texts(a) != "198.51.100.2" {
+			err = errors.New(texts(a))
+		}
+		return err
+	})
+	c.reaches("198.51.100.2:443")
 }
