@@ -2,10 +2,14 @@ package agent
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,4 +266,115 @@ func TestReachAgentAway(t *testing.T) {
 		return err
 	})
 	c.reaches("198.51.100.2:443")
+}
+
+var lookups = flag.Int("lookups", 400, "how many names TestReachMany looks up") // make test-egress looks up 10,000
+
+// TestReachMany: while what names lead to changes with each question, and others forge answers, no first connection is refused and none leads elsewhere.
+func TestReachMany(t *testing.T) {
+	t.Parallel()
+	const containers = 20
+	host, out := newNamedHost(t)
+	// All of these are the outside's, whose server says at which address it was asked.
+	for _, network := range []string{"198.51.100.0/24", "203.0.113.0/24"} {
+		out.MustRun(t, "ip", "route", "add", "local", network, "dev", "lo")
+	}
+	out.ServeTCP(t, "0.0.0.0:443")
+	out.ServeTCP(t, "0.0.0.0:80")
+	var turn atomic.Uint32
+	z := zone{}
+	for i := range 3 {
+		name := fmt.Sprintf("name%d.example.", i)
+		z[name] = func(w dns.ResponseWriter, q *dns.Msg) {
+			forged := new(dns.Msg).SetReply(q)
+			rr, _ := dns.NewRR(name + " 60 A 203.0.113.1")
+			forged.Answer, forged.Id = []dns.RR{rr}, q.Id+1
+			_ = w.WriteMsg(forged)
+			n := turn.Add(1)
+			has(fmt.Sprintf("%s 1 CNAME pool.example.", name), fmt.Sprintf("pool.example. 1 A 198.51.100.%d", n%250+1), fmt.Sprintf("pool.example. 1 A 198.51.100.%d", (n+7)%250+1))(w, q)
+		}
+	}
+	z.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	allow := []string{`"name0.example:443"`, `"name1.example:443/tcp"`, `"name2.example:400-500"`}
+	for i := range 50 {
+		allow = append(allow, fmt.Sprintf(`"10.200.%d.0/24:5432"`, i))
+	}
+	config := listed(1, fmt.Sprintf(`"allow": [%s]`, strings.Join(allow, ", ")))
+	var all []*inDNS
+	for i := range containers {
+		all = append(all, newListed(t, host, 1, fmt.Sprint("many", i), config, nil))
+	}
+	var wait sync.WaitGroup
+	for i, c := range all {
+		wait.Go(func() {
+			for n := range *lookups / containers {
+				network := []string{"udp", "tcp"}[n%10/9]
+				answer := strings.Fields(c.askAt(network, "192.0.2.99", fmt.Sprintf("name%d.example", (i+n)%3), dns.TypeA))
+				if len(answer) != 3 {
+					t.Errorf("answer %q", answer)
+					return
+				}
+				for _, address := range answer[:2] {
+					c.reaches(address + ":443")
+				}
+				if n%50 == 0 {
+					c.isKept(answer[0] + ":80")
+					c.isKept("203.0.113.1:443")
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// TestReachChains: of an answer only what is about the name counts, however names lead to others.
+func TestReachChains(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	newServers(t, out, "443", "198.51.100.1", "198.51.100.2")
+	var chain []string
+	for i := range 20 {
+		chain = append(chain, fmt.Sprintf("c%d.example. 60 CNAME c%d.example.", i, i+1))
+	}
+	slices.Reverse(chain)
+	zone{
+		"c0.example.":      has(append(chain, "c20.example. 60 A 198.51.100.1", "c21.example. 60 A 198.51.100.2")...),
+		"loop.example.":    has("loop.example. 60 CNAME pool.example.", "pool.example. 60 CNAME loop.example."),
+		"beside.example.":  has("other.example. 60 A 198.51.100.2"),
+		"refuses.example.": func(w dns.ResponseWriter, q *dns.Msg) { _ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) },
+	}.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	config := listed(1, `"allow": ["c0.example", "loop.example", "beside.example", "refuses.example", "nobody.example"]`)
+	c := newListed(t, host, 1, "chains", config, nil)
+	if got := c.ask("c0.example", dns.TypeA); !strings.HasPrefix(got, "198.51.100.1 c1.example. c10.example.") || strings.Contains(got, "198.51.100.2") {
+		t.Errorf("a chain of names: %q", got)
+	}
+	c.reaches("198.51.100.1:443")
+	c.is("loop.example", dns.TypeA, "loop.example. pool.example.")
+	c.is("beside.example", dns.TypeA, "")
+	c.is("nobody.example", dns.TypeA, "NXDOMAIN")
+	c.is("refuses.example", dns.TypeA, "REFUSED")
+	c.isKept("198.51.100.2:443")
+	long := append([]byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"), strings.Repeat("\x3f"+strings.Repeat("x", 63), 64)+"\x00\x00\x01\x00\x01"...) // a name of 4 KiB
+	conn, err := c.DialContext(t.Context(), "udp", gateway(1)+":53")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(long); err != nil {
+		t.Fatal(err)
+	}
+	c.is("c0.example", dns.TypeTXT, "")
+
+	printed := host.MustRun(t, netlab.Cnictl(t), "show", c.Pod.Name())
+	if !strings.Contains(printed, "open by name  198.51.100.1, as c0.example, until ") {
+		t.Errorf("show does not say what is open by name:\n%s", printed)
+	}
+	if err := host.DelList(config, c.RuntimeConf(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if left := setsOfNames(t, host); left != nil || strings.Contains(host.MustRun(t, "ls", "/run/cnibox/names"), "\n") {
+		t.Errorf("left after DEL: %v", left)
+	}
 }

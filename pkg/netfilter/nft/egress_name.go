@@ -151,3 +151,41 @@ func expirationOf(answer map[uint16][]byte) time.Duration {
 	}
 	return time.Duration(binary.BigEndian.Uint64(ms)) * time.Millisecond
 }
+
+// Opened is an address that is open because a name leads to it, for all containers with the list.
+type Opened struct {
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Until   time.Time  `json:"until"`
+}
+
+// OpenedOf lists what names have opened, if it is a list that is held.
+func OpenedOf(h plugin.Held) (list []Opened, err error) {
+	of, ok := h.Own.(own)
+	if !ok || of.record.kind != kindList {
+		return nil, nil
+	}
+	c, err := Open()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	t, now := c.table(judgeTable), time.Now()
+	for i := 0; ; i++ {
+		there, err := t.hasListSets(of.record.link, nameSet(i, &ipv4))
+		if err != nil || !there[0] {
+			return list, err
+		}
+		for _, f := range families() {
+			s := &nftables.Set{Table: &t.Table, Name: listSet(nameSet(i, f), of.record.link), KeyType: f.addr, HasTimeout: true}
+			elements, err := c.GetSetElements(s)
+			if err != nil {
+				return list, kernelError("list what names have opened", err)
+			}
+			for _, e := range elements {
+				addr, _ := netip.AddrFromSlice(e.Key)
+				list = append(list, Opened{e.Comment, addr, now.Add(e.Expires).Truncate(time.Second)})
+			}
+		}
+	}
+}
