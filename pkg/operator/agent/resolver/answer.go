@@ -172,7 +172,7 @@ func withoutOPT(all []dns.RR) (list []dns.RR) {
 	return list
 }
 
-// What dig shows of a refusal (RFC 8914). By the first one doctor knows this resolver from others.
+// The reasons that dig shows of a refusal (RFC 8914). By the first one doctor knows this resolver from others.
 const (
 	whyRefused = "cnibox answers containers that have a name here"
 	whyClosed  = "the name is not on the list of what this container may reach"

@@ -60,7 +60,7 @@ func (r *Resolver) Register(to prometheus.Registerer) {
 	to.MustRegister(r.figures.upstream)
 }
 
-// What can be wrong besides places.
+// Things that can be wrong besides places.
 const (
 	aboutServers = "servers"
 	aboutRecords = "records"

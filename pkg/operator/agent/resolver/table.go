@@ -98,7 +98,7 @@ func (t *table) load(dir, file string) {
 	t.put(file, r)
 }
 
-// listsOf returns what all of a record's lists let pass. What can't be read lets nothing pass.
+// listsOf returns what all of a record's lists let pass. An entry that can't be read opens nothing, and closes everything if it is one of Deny.
 func listsOf(r *names.Record) (all reach.Lists) {
 	for _, texts := range r.Lists {
 		part := reach.Lists{Closed: texts.Closed}
