@@ -29,7 +29,7 @@ var (
 
 func closesEgress(f plugin.Facts) bool { return f.ClosesEgress }
 
-// addedRule is a rule that somebody has added to a table of ours.
+// addedRule is a rule that somebody has added to a table of cnibox.
 type addedRule struct {
 	table  nftables.Table
 	chain  string
