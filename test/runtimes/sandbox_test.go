@@ -97,7 +97,7 @@ func (n *node) checkSandbox(t *testing.T, one, two container) {
 		{"the node", ask(netlab.HostIPv4, 22), false},
 		{"the gateway", ask("10.89.0.1", 22), false},
 		{"another container", ask(two.address, 80), false},
-		{"a ping of the registry", "ping -c 1 -W 1 " + registry, false},
+		{"a ping of the registry", fmt.Sprintf("ping -c 1 -W %v %s", silence.Seconds(), registry), false},
 	} {
 		out := one.exec(t, "("+c.command+") 2>&1; echo exit code $?")
 		t.Logf("%s: $ %s\n%s", c.what, c.command, out)
