@@ -49,11 +49,12 @@ var checks = []check{
 	{"packet filter", finding.Codes{forwardDrops, dockerDrops, ufwDrops}, checkFilter},
 	{"firewalld", finding.Codes{firewalldNoZone, firewalldSourcesLost}, checkFirewalld},
 	{"rules of attachments", finding.Codes{rulesGone}, checkRules},
+	{"what containers may reach", finding.Codes{listsOpened, listsOlder}, checkLists},
 	{"links", finding.Codes{bridgeDown, masterDown, bridgePortLost, bridgeNearlyFull, mtuAboveUplink}, checkLinks},
 	{"managers of links", finding.Codes{networkdTakesLinks, networkManagerTakesLinks}, checkManagers},
 	{"pools", finding.Codes{poolNearlyFull}, checkPools},
 	{"caches of results", finding.Codes{cacheTorn, networkInTwoCaches}, checkCaches},
 	{"leftovers, by gc", finding.Codes{leftovers, gcStopped}, checkLeftovers},
 	{"deletions", finding.Codes{delNotEnded}, checkDeletions},
-	{byCheck, finding.Codes{repair.Broken, repair.Changed}, checkAttachments},
+	{byCheck, finding.Codes{listsGone, repair.Broken, repair.Changed}, checkAttachments},
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -112,6 +113,8 @@ var (
 		Remedy:  "the capability as it is spelled"})
 	unreadCapability = codes.Declare(finding.Code{Name: "unread-capability", Severity: finding.Info,
 		Meaning: "The plugin does not read what it asks the runtime for."})
+	unsentCapability = codes.Declare(finding.Code{Name: "unsent-capability", Severity: finding.Info,
+		Meaning: "containerd, CRI-O, nerdctl, podman and Multus don't give this to plugins. Programs over libcni can, and so do `cnictl run` and `cnitool` with `CAP_ARGS`."})
 )
 
 // checkCapabilities compares what a plugin asks the runtime for with what it reads.
@@ -136,7 +139,13 @@ func (f *file) checkCapabilities(p *part, set keys.Set) {
 	if asked != nil && asked.kind == '{' {
 		for i := range asked.members {
 			m := &asked.members[i]
-			if slices.Contains(read, m.name) || isNote(m.name) || m.value.kind != 't' {
+			if isNote(m.name) || m.value.kind != 't' {
+				continue
+			}
+			if slices.Contains(read, m.name) {
+				if !slices.Contains(runtimes.Capabilities, m.name) {
+					f.report(unsentCapability, m.key, "", nil, "no runtime that is known here gives %q, unless it is a program of your own over libcni", m.name)
+				}
 				continue
 			}
 			if like := nearestWord(m.name, read); like != "" {

@@ -80,6 +80,15 @@ func TestEachCode(t *testing.T) {
 		{"lists-twice", "5:10", list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "egress", "deny": ["10.2.0.1"]}`), list(bridge, `{"type": "egress", "deny": ["10.1.0.1", "10.2.0.1"]}`)},
 		{"dns-closed", "3:44", list(`{"type": "bridge", "dns": {"nameservers": ["10.1.0.1"]}, `+ipam+`}`, `{"type": "egress", "allow": ["10.2.0.0/16"], "capabilities": {"egress": true}}`),
 			list(`{"type": "bridge", "dns": {"nameservers": ["10.1.0.1"]}, `+ipam+`}`, `{"type": "egress", "allow": ["10.2.0.0/16", "10.1.0.1:53"], "capabilities": {"egress": true}}`)},
+		{"dns-closed", "5:10", list(`{"type": "bridge", "isGateway": true, `+ipam+`}`, `{"type": "egress", "allow": ["10.2.0.0/16"]}`, `{"type": "dnsname"}`),
+			list(`{"type": "bridge", "isGateway": true, `+ipam+`}`, `{"type": "egress", "allow": ["10.1.0.1:53"]}`, `{"type": "dnsname"}`)},
+		{"dns-closed", "5:10", list(`{"type": "bridge", "isGateway": true, `+ipam+`}`, `{"type": "egress", "internal": true}`, `{"type": "dnsname"}`),
+			list(`{"type": "bridge", "isGateway": true, `+ipam+`}`, `{"type": "egress", "deny": ["169.254.169.254"]}`, `{"type": "dnsname"}`)},
+		{"dns-closed", "5:10", list(`{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.7/24", "gateway": "10.1.0.9"}]}}`, `{"type": "egress", "allow": ["10.1.0.1:53"]}`, `{"type": "dnsname"}`),
+			list(`{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.7/24", "gateway": "10.1.0.9"}]}}`, `{"type": "egress", "allow": ["10.1.0.9:53"]}`, `{"type": "dnsname"}`)},
+		{"lease-ends", "3:56", list(`{"type": "bridge", "isGateway": true, "ipam": {"type": "dhcp"}}`, `{"type": "egress", "allow": ["10.1.0.1"]}`), list(`{"type": "bridge", "isGateway": true, "ipam": {"type": "dhcp"}}`, `{"type": "egress", "deny": ["10.1.0.1"]}`)},
+		{"mac-behind-lists", "5:20", list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "tuning", "mac": "02:00:00:00:00:01"}`), list(bridge, `{"type": "tuning", "mac": "02:00:00:00:00:01"}`, `{"type": "egress", "deny": ["10.1.0.1"]}`)},
+		{"mac-behind-lists", "5:37", list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "tuning", "capabilities": {"mac": true}}`), list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "tuning", "mtu": 1400}`)},
 		{"rate-too-low", "4:38", list(bridge, `{"type": "bandwidth", "ingressRate": 1000, "ingressBurst": 20000}`), list(bridge, `{"type": "bandwidth", "ingressRate": 64000, "ingressBurst": 20000}`)},
 		{"unknown-key", "3:20", list(`{"type": "bridge", "isGatway": true}`), list(`{"type": "bridge", "_isGatway": true, "cni.dev/x": 1, "$schema": "s"}`)},
 		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.route_localnet": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.route_localnet": "0"}}`)},
@@ -91,6 +100,7 @@ func TestEachCode(t *testing.T) {
 		{"only-cnibox", "3:20", list(`{"type": "bridge", "acceptRA": false}`), list(`{"type": "bridge", "enabledad": false}`)},
 		{"unknown-plugin", "3:10", list(`{"type": "calico", "x": 1}`), list(bridge)},
 		{"unread-capability", "3:37", list(`{"type": "bridge", "capabilities": {"dns": true}}`), list(`{"type": "bridge", "capabilities": {"mac": true, "ips": true}, ` + ipam + `}`)},
+		{"unsent-capability", "4:37", list(bridge, `{"type": "egress", "capabilities": {"egress": true}}`), list(bridge, portmap, `{"type": "dnsname", "capabilities": {"aliases": true}}`, `{"type": "tuning", "capabilities": {"mac": true}}`)},
 		{"version-missing", "1:1", strings.Replace(list(bridge), `"cniVersion": "1.0.0",`, "", 1), list(bridge)},
 	}
 	seen := map[string]bool{"reference-newer": true}
