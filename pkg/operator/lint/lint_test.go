@@ -96,6 +96,12 @@ func TestEachCode(t *testing.T) {
 		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "0"}}`)},
 		{"unsafe-setting", "3:20", list(`{"type": "bridge", "acceptRA": true}`), list(`{"type": "macvlan", "acceptRA": true}`)},
 
+		{"pool-above-ports", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/21"}}`), list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/22"}}`)},
+		{"pool-above-ports", "3:74", list(`{"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/16"}], [{"subnet": "fd00::/64"}]]}}`),
+			list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.0.0.0/16"}}`)},
+		{"pool-above-ports", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/16", "rangeStart": "10.0.0.10", "rangeEnd": "10.0.4.10"}}`),
+			list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/16", "rangeStart": "10.0.0.10", "rangeEnd": "10.0.4.8"}}`)},
+		{"pool-above-ports", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/16"}}`), list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "fd00::/64"}}`)},
 		{"key-case", "3:20", list(`{"type": "bridge", "HairpinMode": true}`), list(`{"type": "bridge", "hairpinMode": true}`)},
 		{"only-cnibox", "3:20", list(`{"type": "bridge", "acceptRA": false}`), list(`{"type": "bridge", "enabledad": false}`)},
 		{"unknown-plugin", "3:10", list(`{"type": "calico", "x": 1}`), list(bridge)},
