@@ -36,6 +36,8 @@ func TestEachCode(t *testing.T) {
 		{"gateway-outside", "3:87", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}}`),
 			list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "169.254.1.1"}}`)},
 		{"host-bits", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.1/24"}}`), list(`{"type": "bridge", ` + ipam + `}`)},
+		{"host-aside", "4:10", list(`{"type": "macvlan", `+ipam+`}`, `{"type": "egress", "allow": []}`), list(`{"type": "bridge", `+ipam+`}`, `{"type": "egress", "allow": []}`)},
+		{"host-aside", "4:10", list(`{"type": "ipvlan", `+ipam+`}`, `{"type": "dnsname"}`), list(`{"type": "ptp", `+ipam+`}`, `{"type": "dnsname"}`)},
 		{"ipam-missing", "3:10", list(`{"type": "ptp"}`), list(`{"type": "ptp", ` + ipam + `}`)},
 		{"keys-exclude", "3:41", list(`{"type": "bridge", "hairpinMode": true, "promiscMode": true}`), list(`{"type": "bridge", "hairpinMode": true, "promiscMode": false}`)},
 		{"missing-key", "4:1", list(bridge, `{"type": "vrf"}`), list(bridge, `{"type": "vrf", "vrfname": "red"}`)},
