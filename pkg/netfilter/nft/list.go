@@ -144,8 +144,15 @@ func (t *table) mendLists(records []record, all bool) error {
 // hasSets reports whether all that belongs into a list's sets is there, and nothing else.
 func (t *table) hasSets(l *list) bool {
 	for _, s := range l.sets {
+		if s.HasTimeout { // what names lead to comes and goes
+			there, err := t.conn.exist(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, s.Name)))
+			if err != nil || !there[0] {
+				return false
+			}
+			continue
+		}
 		is, err := t.conn.GetSetElements(s.Set)
-		if err != nil || !s.HasTimeout && sortedKeys(is) != sortedKeys(s.elements) {
+		if err != nil || sortedKeys(is) != sortedKeys(s.elements) {
 			return false
 		}
 	}

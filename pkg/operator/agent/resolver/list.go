@@ -28,6 +28,9 @@ func (r *Resolver) listed(q *question, from *asker) (*dns.Msg, outcome) {
 	name := bare(asked.Name)
 	open := from.lists.ByName(name)
 	if open == nil || names.Validate(name) != nil {
+		if isSearched(name, from.lists) {
+			return q.reply(dns.RcodeNameError), closed
+		}
 		r.refusals.log(r.log, from.record, name)
 		return q.reply(dns.RcodeRefused), closed
 	}
@@ -62,6 +65,17 @@ func (r *Resolver) listed(q *question, from *asker) (*dns.Msg, outcome) {
 		}
 	}
 	return reply, forwarded
+}
+
+// isSearched reports whether a name is one of the list with a domain behind it, as a C library asks that goes through its search list (resolv.conf(5)). Some
+// give up at a refusal, and ask for the name itself if there is no such one.
+func isSearched(name string, lists reach.Lists) bool {
+	for i := strings.LastIndexByte(name, '.'); i > 0; i = strings.LastIndexByte(name, '.') {
+		if name = name[:i]; lists.ByName(name) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // open has the packet filter let pass what names lead to.
