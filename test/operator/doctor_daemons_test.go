@@ -89,7 +89,7 @@ var faultsOfDaemons = []fault{
 		plant: func(p *clinic) { p.harm() },
 		says:  "setsid /opt/cni/bin/dhcp daemon ", remedy: func(p *clinic) { p.host.StartDHCPDaemon(p) }},
 	{code: "names-unanswered", config: named, before: answersNames, plant: func(p *clinic) { p.harm() }, says: "run `cnictl agent --dns`", remedy: answersNames},
-	{code: "names-unanswered", config: listedName, before: answersLists, plant: func(p *clinic) { p.harm() }, says: "nobody answers at port 305 of 10.88.0.1", remedy: answersLists},
+	{code: "names-unanswered", kind: "on lists", config: listedName, before: answersLists, plant: func(p *clinic) { p.harm() }, says: "run `cnictl agent --dns`", remedy: answersLists},
 	{code: "names-answered-by-other", config: named, before: answersNames, plant: func(p *clinic) {
 		p.harm()
 		cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--port=53", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--pid-file=", "--user=root")

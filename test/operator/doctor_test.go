@@ -269,8 +269,8 @@ func TestDoctorLoopback(t *testing.T) {
 func TestDoctorResolvConf(t *testing.T) {
 	t.Parallel()
 	p := newClinic(t, named)
-	answersNames(p)
 	p.admit("web")
+	answersNames(p)
 	files := t.TempDir()
 	etc := files + "/etc"
 	p.shell("mkdir -p " + etc)
