@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,10 +58,11 @@ func BenchmarkEgress(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	fmt.Printf("\n%d rounds of an ADD, %d connections and a DEL; medians in ms, and what was more than without a list\n\n", profile.rounds, connections)
-	fmt.Printf("| | ADD | more | DEL | more | a connection | more |\n|---|---|---|---|---|---|---|\n")
+	metrics := []string{"ADD", "ADD CPU", "DEL", "DEL CPU", "connection"}
+	fmt.Printf("| | %s | more |\n|---|%s\n", strings.Join(metrics, " | more | "), strings.Repeat("---|---|", len(metrics)))
 	for _, n := range nodes {
 		fmt.Printf("| %s |", n.varied)
-		for _, metric := range []string{"ADD", "DEL", "connection"} {
+		for _, metric := range metrics {
 			more := ""
 			if n.like != nil {
 				more = fmt.Sprintf("%+.3f", quantile(n.more[metric], 0.5))
@@ -130,7 +132,7 @@ func (n *reachNode) measure(connections int) error {
 		if err != nil {
 			return err
 		}
-		n.now[verb] = []float64{milliseconds(cost.wall)}
+		n.now[verb], n.now[verb+" CPU"] = []float64{milliseconds(cost.wall)}, []float64{milliseconds(cost.cpu)}
 	}
 	return reapOrphans()
 }
