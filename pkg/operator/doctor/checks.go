@@ -41,6 +41,7 @@ var checks = []check{
 	{"addresses of containers", finding.Codes{addressTwice, leaseLost}, checkAddresses},
 	{"addresses of bridges", finding.Codes{bridgeOtherSubnet, gatewayGone}, checkGateways},
 	{"names of containers", finding.Codes{namesUnanswered, namesAnsweredByOther}, checkNames},
+	{"DNS servers of containers", finding.Codes{namesNotAsked}, checkResolvConf},
 	{"subnets", finding.Codes{subnetsOverlap}, checkSubnets},
 	{"readiness of networks, by STATUS", finding.Codes{networkNotReady, kernelFeatureMissing}, checkStatus},
 	{"backends", finding.Codes{backendOf, ipvsNftables}, checkBackends},

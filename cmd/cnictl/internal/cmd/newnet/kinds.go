@@ -2,6 +2,7 @@ package newnet
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -107,6 +108,9 @@ func (m *maker) bridge() (*conf.Object, error) {
 	p.Set("hairpinMode", new(true)) // a container reaches its own published ports
 	ipam, err := m.ownSubnet(false)
 	p.Set("ipam", ipam)
+	if i := slices.IndexFunc(m.Subnets, func(s netip.Prefix) bool { return s.Addr().Is4() && s.Bits() < 22 }); i >= 0 {
+		m.chose("containers", fmt.Sprint("at most ", link.MostPorts), "the kernel gives a bridge no more ports, and %s has more addresses: for more on this node take ptp, or a second bridge", m.Subnets[i])
+	}
 	return p, err
 }
 
