@@ -8,7 +8,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var egressRows = group{name: "egress", needs: &netlab.NFTables, rows: slices.Concat(egressReach(), egressHostile(), egressBeside(), egressNames(), egressRefusals(), egressLater())}
+var egressRows = group{name: "egress", rows: slices.Concat(needing(&netlab.NFTables, egressReach(), egressHostile(), egressBeside(), egressNames(), egressLater()), egressRefusals(), egressKernel())}
 
 // otherIPv4 and otherIPv6 are more addresses of the outside, which no list has.
 const otherIPv4, otherIPv6 = "192.0.2.253", "2001:db8:2::253"
