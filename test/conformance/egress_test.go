@@ -238,7 +238,7 @@ func egressRefusals() (rows []row) {
 		{`{"allow":["10.0.0.300"]}`, "allow[0]"}, {`{"allow":["10.0.0.0/33"]}`, "allow[0]"}, {`{"allow":["10.0.0.1","10.0.0.1:0"]}`, "allow[1]"},
 		{`{"allow":["10.0.0.1:99999"]}`, "allow[0]"}, {`{"allow":["10.0.0.1/8"]}`, "10.0.0.0/8"}, {`{"allow":["10.0.0.1:9-8"]}`, "allow[0]"}, {`{"allow":["10.0.0.1/tcp"]}`, "allow[0]"},
 		{`{"deny":["fe80::1%eth0"]}`, "deny[0]"}, {`{"deny":["::ffff:10.0.0.1"]}`, "deny[0]"}, {`{"deny":["[10.0.0.1]:80"]}`, "deny[0]"}, {`{"deny":["[fd00::1"]}`, "deny[0]"},
-		{`{"deny":[""]}`, "deny[0]"}, {`{"deny":["10.0.0.1:80/icmp"]}`, "deny[0]"}, {`{"allow":"10.0.0.1"}`, "allow"}, {`{"internal":true,"allow":[]}`, "allow"},
+		{`{"deny":[""]}`, "deny[0]"}, {`{"deny":["10.0.0.1:80/icmp"]}`, "deny[0]"}, {`{"allow":["10.0.0.1:80/udp/tcp"]}`, "allow[0]"}, {`{"allow":"10.0.0.1"}`, "allow"}, {`{"internal":true,"allow":[]}`, "allow"},
 		{`{"allow":null}`, "null"}, {`{"deny":null}`, "null"},
 		{`{"backend":"firewalld"}`, "backend"},
 	} {

@@ -79,6 +79,7 @@ func split(text string, ports *Ports) (host, port string, err error) {
 	for _, p := range protocols {
 		if rest, is := strings.CutSuffix(text, "/"+p.name); is {
 			text, ports.Protocols = rest, p.Protocols
+			break
 		}
 	}
 	if inside, is := strings.CutPrefix(text, "["); is {
