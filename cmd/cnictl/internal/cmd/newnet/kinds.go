@@ -7,6 +7,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/names"
 	pkgplugin "github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -174,7 +175,13 @@ func (m *maker) behind() (list []*conf.Object) {
 	if m.Closed {
 		p, capabilities := plugin("egress"), conf.New()
 		capabilities.Set("egress", new(true))
-		p.Set("allow", &m.Allow) // an empty list closes everything
+		allow := slices.Clone(m.Allow)
+		for _, s := range m.Subnets {
+			if m.Domain != "" { // whose names are asked for at the gateway
+				allow = append(allow, netip.AddrPortFrom(s.Masked().Addr().Next(), names.Port).String())
+			}
+		}
+		p.Set("allow", &allow) // an empty list closes everything
 		p.Set("capabilities", capabilities)
 		list = append(list, p)
 		m.chose("egress", "closed but for the list", "--%s says what containers may reach", allowWord)

@@ -40,6 +40,7 @@ func TestMake(t *testing.T) {
 	}{
 		{Options{Kind: "bridge", Isolated: true, NoPorts: true}, `},{"type":"firewall","ingressPolicy":"isolated"}]}`, "subnet 10.112.0.0/24 free"},
 		{Options{Kind: "bridge", Closed: true, Allow: []string{"192.0.2.7:443"}}, `{"type":"egress","allow":["192.0.2.7:443"],"capabilities":{"egress":true}}`, "egress closed"},
+		{Options{Kind: "bridge", Closed: true, Domain: "dns.podman", Subnets: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}}, `{"type":"egress","allow":["10.9.0.1:53"],`, "egress closed"},
 		{Options{Kind: "bridge", Closed: true}, `{"type":"egress","allow":[],`, "egress closed"},
 		{Options{Kind: "bridge", Limit: 64_000}, `{"type":"bandwidth","ingressRate":64000,"ingressBurst":1000000,"egressRate":64000,"egressBurst":1000000,`, "burst 1000000 bits"},
 		{Options{Kind: "bridge", Domain: "dns.podman"}, `{"type":"dnsname","domainName":"dns.podman","capabilities":{"aliases":true}}]}`, "names in dns.podman"},
