@@ -156,7 +156,8 @@ func startRatio(r *Results, p Point) string {
 
 // Section returns the part of the report about one scenario, "" if nothing of it was measured.
 func (r *Results) Section(scenario string) string {
-	s := sections[slices.IndexFunc(sections, func(s section) bool { return s.scenario == scenario })]
+	all := slices.Concat(sections, many)
+	s := all[slices.IndexFunc(all, func(s section) bool { return s.scenario == scenario })]
 	var header []string
 	if s.varied != "" {
 		header = append(header, s.varied)
