@@ -128,15 +128,15 @@ bench-gc: setup build ## measure GC on a node with up to 5,000 attachments, alon
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench GC -benchtime 1x -timeout 2h
 
 # Each part is a process of its own, of ten minutes at most on a quiet machine: MANY says which. A second directory in REPORT is for a second run.
-MANY   := ours others ptp ptp-10000 bridge macvlan macvlan-10000
+MANY   := cnibox others ptp ptp-10000 bridge macvlan macvlan-10000
 REPORT := $(CURDIR)/docs/project/benchmarks
 many = CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -benchtime 1x -timeout 20m -bench
 bench-many: setup build $(MANY:%=bench-many-%) ## measure 250 calls at once and up to 10,000 attachments into docs/project/benchmarks/many.md (half an hour)
 
-bench-many-ours:
+bench-many-cnibox:
 	$(many) Many/many-once -args -report $(REPORT) -plugins cnibox,chain
 bench-many-others:
-	$(many) Many/many-once -args -report $(REPORT) -plugins reference
+	$(many) Many/many-once -args -report $(REPORT) -plugins reference,netavark
 bench-many-%-10000:
 	$(many) Many/many-$* -args -report $(REPORT) -attachments 10000
 bench-many-%:

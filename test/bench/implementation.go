@@ -13,7 +13,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var chosen = flag.String("plugins", "reference,debian,cnibox,chain,no-ops,no-op", "the implementations to measure, separated by commas")
+var chosen = flag.String("plugins", "reference,debian,cnibox,chain,no-ops,no-op,netavark", "the implementations to measure, separated by commas")
 
 // implementation is a set of plugins.
 type implementation struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -345,10 +346,8 @@ func load() float64 {
 // whose pods of before have left their leases and results.
 func (r *runner) once(b *testing.B, scenario string) {
 	subjects := r.newSubjects(b, contenders, usual(hostLocal), "")
-	if path, err := exec.LookPath(*netavarkPath); err == nil && len(choose(report.Reference)) > 0 {
-		s := *subjects[0]
-		s.Host, s.implementation = netlab.NewHost(b), implementation{name: report.Netavark, operates: netavark(path)}
-		subjects = append(subjects, &s)
+	if path, err := exec.LookPath(*netavarkPath); err == nil && slices.Contains(strings.Split(*chosen, ","), report.Netavark) {
+		subjects = append(subjects, &subject{Host: netlab.NewHost(b), implementation: implementation{name: report.Netavark, operates: netavark(path)}, ports: 1, port: measuredPort})
 	}
 	for _, s := range subjects {
 		s.varied = "an empty node"
@@ -372,6 +371,7 @@ func (r *runner) once(b *testing.B, scenario string) {
 		r.recordBatch(s, scenario, empty)
 		s.varied = "after a reboot"
 		r.recordBatch(s, scenario, rebooted)
+		r.saveMany(b)
 	}
 }
 

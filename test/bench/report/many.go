@@ -18,7 +18,7 @@ of the machine, and the kernel's own threads.`,
 	manySection("many-ptp", "ptp", "ptp (ipMasq, host-local) and portmap with one port"),
 	manySection("many-bridge", "bridge", "bridge (isGateway, ipMasq, host-local) and portmap with one port, to 1,000: a bridge has 1,023 ports"),
 	manySection("many-macvlan", "macvlan", "macvlan and host-local, all on one master"),
-	{scenario: WholeNode, title: "The whole node", about: `What asks about all attachments of a network. GC is libcni's, of all plugins, with all attachments valid. doctor has all its checks. repair is after
+	{scenario: WholeNode, title: "The whole node", about: `These ask about all attachments of a network. GC is libcni's, of all plugins, with all attachments valid. doctor has all its checks. repair is after
 ` + "`nft flush ruleset`" + `, to its end; with macvlan, which needs no rules, it only looks. The agent's CPU is what it uses of one core when nothing happens;
 "mended" is from a flush until all rules are back, with nobody but the agent to do it; "peak" is its memory after that.`,
 		varied: "attachments", columns: []column{
@@ -85,7 +85,7 @@ func (r *Results) manyMarkdown(notes string) string {
 
 const manyHead = `# Many on a node, and many at once
 
-What users of dense nodes meet: all pods of a node started at the same moment, and thousands of attachments on a node. [The other
+Users of dense nodes meet bursts, all pods of a node started at the same moment, and numbers, thousands of attachments on a node. [The other
 page](README.md) has single calls on a node that is nearly empty. [many.json](many.json) has all figures.
 
 "reference" are the reference plugins, built from their module, "cnibox" has an entry for each plugin, as in any conflist, and "chain" the same
@@ -110,7 +110,7 @@ const manyRepeat = `
 
 ` + "```sh" + `
 make bench-many            # all of this page, in parts of some minutes each
-make bench-many MANY=ptp   # one part: ours, others, ptp, ptp-10000, bridge, macvlan, macvlan-10000
+make bench-many MANY=ptp   # one part: cnibox, others, ptp, ptp-10000, bridge, macvlan, macvlan-10000
 ` + "```" + `
 
 It needs root, and 4 GB of memory for 10,000 attachments. It changes nothing of the machine's own network, and what it makes goes with its process.

@@ -230,7 +230,7 @@ func (r *Results) sections(grows bool) (text string) {
 const head = `# Benchmarks
 
 The time that a runtime waits: for ADD, CHECK and DEL through libcni, beside the reference plugins on the same machine.
-[results.json](results.json) has all figures.
+[results.json](results.json) has all figures. Thousands of attachments on a node, and 250 calls at once, have [their own page](many.md).
 
 ## How fast
 
@@ -269,6 +269,7 @@ const repeat = `
 ` + "```sh" + `
 make bench        # all of this page, a quarter of an hour on a quiet machine
 make bench-gc     # GC on a large node, ten minutes
+make bench-many   # the page of many attachments, in parts of some minutes
 make bench-short  # a little of everything, to see that it works
 ` + "```" + `
 
