@@ -22,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-egress bench-dns bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
+.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-many bench-egress bench-dns bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -132,6 +132,21 @@ bench-egress: setup build ## measure ADD, DEL and connections without a list, an
 
 bench-dns: setup build ## measure answers of the agent at 10,000 questions a second beside 64 ADDs
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/agent -run '^$$' -bench DNS -benchtime 1x
+
+# Each part is a process of its own, of ten minutes at most on a quiet machine: MANY says which. A second directory in REPORT is for a second run.
+MANY   := cnibox others ptp ptp-10000 bridge macvlan macvlan-10000
+REPORT := $(CURDIR)/docs/project/benchmarks
+many = CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -benchtime 1x -timeout 20m -bench
+bench-many: setup build $(MANY:%=bench-many-%) ## measure 250 calls at once and up to 10,000 attachments into docs/project/benchmarks/many.md (half an hour)
+
+bench-many-cnibox:
+	$(many) Many/many-once -args -report $(REPORT) -plugins cnibox,chain
+bench-many-others:
+	$(many) Many/many-once -args -report $(REPORT) -plugins reference,netavark
+bench-many-%-10000:
+	$(many) Many/many-$* -args -report $(REPORT) -attachments 10000
+bench-many-%:
+	$(many) Many/many-$* -args -report $(REPORT) -attachments 0,1000,4000
 
 bench-etcd: setup build ## measure ADD against etcd and against host-local, up to 60,000 addresses taken (ten minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/etcd -run '^$$' -bench Add -benchtime 1x -timeout 1h -args -long

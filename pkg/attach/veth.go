@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -146,8 +145,8 @@ func ReportedHostEnd(r *plugin.Request) (netlink.Link, error) {
 		case err != nil:
 			return nil, fmt.Errorf("look up %s: %w", f.Name, err)
 		}
-		leads, err := link.LeadsInto(l, r.NS())
-		if err != nil || leads {
+		id, err := r.NetnsID()
+		if err != nil || link.LeadsInto(l, id) {
 			return l, err
 		}
 	}
@@ -156,9 +155,9 @@ func ReportedHostEnd(r *plugin.Request) (netlink.Link, error) {
 
 // leadsTo reports whether a veth of the host has the container's link as its other end. The answer of the container's side is
 // the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
-func leadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
-	leads, err := link.LeadsInto(outside, n)
-	return leads && inside.Type() == "veth" && outside.Attrs().ParentIndex == inside.Attrs().Index, err
+func leadsTo(r *plugin.Request, outside, inside netlink.Link) (bool, error) {
+	id, err := r.NetnsID()
+	return link.LeadsInto(outside, id) && inside.Type() == "veth" && outside.Attrs().ParentIndex == inside.Attrs().Index, err
 }
 
 // otherEnd returns the host's veth that has a container's link as its other end, nil if there is none.
@@ -170,7 +169,7 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 	if err != nil {
 		return nil, link.IgnoreNotFound(err)
 	}
-	leads, err := leadsTo(outside, inside, r.NS())
+	leads, err := leadsTo(r, outside, inside)
 	if !leads {
 		outside = nil
 	}

@@ -4,12 +4,10 @@ package link
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -50,11 +48,7 @@ func ValidateName(name string) error {
 	return nil
 }
 
-// LeadsInto reports whether a link of the host is a veth whose other end is in a namespace.
-func LeadsInto(outside netlink.Link, n ns.NetNS) (bool, error) {
-	id, err := netlink.GetNetNsIdByFd(int(n.Fd()))
-	if err != nil {
-		return false, fmt.Errorf("look up the id of %s: %w", n.Path(), err)
-	}
-	return id >= 0 && outside.Type() == "veth" && outside.Attrs().NetNsID == id, nil
+// LeadsInto reports whether a link of the host is a veth whose other end is in the namespace that the host counts by a number.
+func LeadsInto(outside netlink.Link, id int) bool {
+	return id >= 0 && outside.Type() == "veth" && outside.Attrs().NetNsID == id
 }

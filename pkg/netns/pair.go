@@ -22,6 +22,8 @@ type Pair struct {
 	err          error // why there is none
 	unclear      error // why it can't be told whether there is one
 	host, inside *netlink.Handle
+	id           int // the host's number of the container's namespace
+	hasID        bool
 }
 
 // NewPair returns the host's namespace and that of the container at a path, if one is there. Our own counts as none unless allowOwn is set.
@@ -88,6 +90,20 @@ func (p *Pair) Links() *netlink.Handle {
 		}
 	}
 	return p.host
+}
+
+// NetnsID returns the number by which the host counts the container's namespace: a veth has that of its other end. It is negative while the host has
+// no link that leads there. The kernel looks for it among all numbers that it has given, so it is asked for once.
+func (p *Pair) NetnsID() (int, error) {
+	if p.hasID {
+		return p.id, nil
+	}
+	id, err := p.Links().GetNetNsIdByFd(int(p.NS().Fd()))
+	if err != nil {
+		return -1, fmt.Errorf("look up the id of %s: %w", p.path, err)
+	}
+	p.id, p.hasID = id, id >= 0
+	return id, nil
 }
 
 // LinksInside is Links for the container's namespace.

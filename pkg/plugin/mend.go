@@ -105,5 +105,8 @@ func (m *Mender) Repairs() bool { return m.way == Repairs && !m.isBorrowed }
 // HasFound reports whether there was anything yet.
 func (m *Mender) HasFound() bool { return len(m.found) > 0 }
 
+// IsCheck reports whether the first thing is all that is asked for.
+func (m *Mender) IsCheck() bool { return m.way == Checks }
+
 // IsOver reports whether what comes next is nobody's concern.
 func (m *Mender) IsOver() bool { return m.way == Checks && m.HasFound() }

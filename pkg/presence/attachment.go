@@ -78,6 +78,6 @@ func leadsTo(l netlink.Link, path string) bool {
 		return false
 	}
 	defer ns.Close()
-	leads, err := link.LeadsInto(l, ns)
-	return err == nil && leads
+	id, err := netlink.GetNetNsIdByFd(int(ns.Fd()))
+	return err == nil && link.LeadsInto(l, id)
 }

@@ -13,8 +13,8 @@ const sections = [
   ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'cni-conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'packagers', 'dependencies']],
 ]
 
-// A fragment that another page includes.
-export const fragments = ['project/benchmarks/notes.md']
+// Fragments that other pages include.
+export const fragments = ['project/benchmarks/notes.md', 'project/benchmarks/many-notes.md']
 
 // Pages of the project that the menu has beside its sections: those that somebody reads who decides.
 const decide = ['benchmarks', 'security', 'releases']

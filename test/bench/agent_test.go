@@ -50,6 +50,7 @@ func BenchmarkAgent(b *testing.B) {
 	for _, n := range nodes { // no agent may run when others warm up, who wait for all children
 		if n.varied == withAgent {
 			n.startAgent(b)
+			b.Cleanup(func() { n.stopAgent(b) })
 		}
 	}
 	for range rounds {
@@ -85,13 +86,15 @@ func (n *agentNode) startAgent(b *testing.B) {
 	if err := n.Start(n.agent); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		_ = n.agent.Process.Signal(unix.SIGTERM)
-		if err := n.agent.Wait(); err != nil {
-			b.Error("the agent: ", err)
-		}
-	})
 	netlab.Until(b, "the agent to be ready", func() bool { return n.Run(n.Command(netlab.Cnictl(b), "agent", "status")) == nil })
+}
+
+func (n *agentNode) stopAgent(b *testing.B) {
+	b.Helper()
+	_ = n.agent.Process.Signal(unix.SIGTERM)
+	if err := n.agent.Wait(); err != nil {
+		b.Error("the agent: ", err)
+	}
 }
 
 // measure attaches the pods and detaches them.
@@ -138,10 +141,11 @@ func (n *agentNode) reapOrphans() error {
 	return nil
 }
 
-// awaitIdle waits until the agent has done what there was to do.
+// awaitIdle waits until the agent has done what there was to do, for some minutes at most.
 func (n *agentNode) awaitIdle() {
 	const quiet = 2 * time.Second
-	for used, since := n.agentCPU(), time.Now(); n.agent != nil && time.Since(since) < quiet; netlab.Pause(100 * time.Millisecond) {
+	end := time.Now().Add(3 * time.Minute)
+	for used, since := n.agentCPU(), time.Now(); n.agent != nil && time.Since(since) < quiet && time.Now().Before(end); netlab.Pause(100 * time.Millisecond) {
 		if now := n.agentCPU(); now != used {
 			used, since = now, time.Now()
 		}
@@ -165,15 +169,6 @@ func (n *agentNode) agentCPU() (used time.Duration) {
 		used += time.Duration(ticks) * time.Second / perSecond
 	}
 	return used
-}
-
-// quantile returns the value that a share of all is not above, and 0 if there are none.
-func quantile(values []float64, share float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[int(share*float64(len(sorted)-1))]
 }
 
 func sum(values []float64) (total float64) {

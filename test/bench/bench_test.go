@@ -13,7 +13,7 @@ import (
 var (
 	reportDir = flag.String("report", "", "directory to write the report to; none is written without")
 	rounds    = flag.Int("rounds", 0, "measure in so many rounds instead of the profile's number")
-	collected = flag.String("attachments", "", "measure GC at these numbers of attachments, separated by commas, instead of the profile's")
+	collected = flag.String("attachments", "", "measure GC, and Many, at these numbers of attachments, separated by commas, instead of the profile's")
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
@@ -51,15 +51,16 @@ func chosenProfile(b *testing.B) profile {
 	}
 	if *rounds > 0 {
 		profile.rounds, profile.fewRounds = *rounds, min(profile.fewRounds, *rounds)
+		profile.looks, profile.bursts = min(profile.looks, *rounds), min(profile.bursts, *rounds)
 	}
 	if *collected != "" {
-		profile.collected = nil
+		profile.collected, profile.many = nil, nil
 		for text := range strings.SplitSeq(*collected, ",") {
 			n, err := strconv.Atoi(text)
 			if err != nil {
 				b.Fatal("-attachments: ", err)
 			}
-			profile.collected = append(profile.collected, n)
+			profile.collected, profile.many = append(profile.collected, n), append(profile.many, n)
 		}
 	}
 	return profile

@@ -51,12 +51,24 @@ func (s stopwatch) run(cmd *exec.Cmd) error {
 }
 
 // childrenCPU returns the user and system time of all children that have been waited for, and of theirs.
-func childrenCPU() time.Duration {
+func childrenCPU() time.Duration { return cpuOf(unix.RUSAGE_CHILDREN) }
+
+// ownCPU returns that of this process: what libcni costs a runtime, and starting programs.
+func ownCPU() time.Duration { return cpuOf(unix.RUSAGE_SELF) }
+
+func cpuOf(whose int) time.Duration {
 	var used unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &used); err != nil {
-		panic(fmt.Sprint("get the CPU time of children: ", err)) // can't be: it has no reason to fail
+	if err := unix.Getrusage(whose, &used); err != nil {
+		panic(fmt.Sprint("get CPU time: ", err)) // can't be: it has no reason to fail
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// threadCPU returns that of the calling thread, to which the caller is locked.
+func threadCPU() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) // has no reason to fail
+	return time.Duration(now.Nano())
 }
 
 // adoptOrphans makes this process the parent of processes that outlive the plugin that started them, so that what they
@@ -90,7 +102,8 @@ func under(cmd *exec.Cmd, program string, args ...string) {
 // usage is what a program used, by the launcher's report.
 type usage struct {
 	wall time.Duration
-	peak float64 // resident set of the largest process, bytes
+	cpu  time.Duration // which the launcher does not tell
+	peak float64       // resident set of the largest process, bytes
 }
 
 // launch runs cmd with the launcher, whose report is the last line of what is printed on standard error.

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/libcni"
+
 	"github.com/cnibox/cnibox/test/bench/report"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var chosen = flag.String("plugins", "reference,debian,cnibox,chain,no-ops,no-op", "the implementations to measure, separated by commas")
+var chosen = flag.String("plugins", "reference,debian,cnibox,chain,no-ops,no-op,netavark", "the implementations to measure, separated by commas")
 
 // implementation is a set of plugins.
 type implementation struct {
@@ -22,6 +24,8 @@ type implementation struct {
 	badCheck bool
 	// program returns the path of the plugin with that name.
 	program func(t testing.TB, p programs, name string) string
+	// operates makes a call if libcni does not.
+	operates func(s *subject, run starter, verb string, rt *libcni.RuntimeConf) error
 }
 
 var implementations = []implementation{

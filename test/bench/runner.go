@@ -104,8 +104,13 @@ type profile struct {
 	atOnce      []int // calls
 	batch       int   // attachments in each batch of concurrent calls
 	batches     int
-	collected   []int // attachments on the node whose GC is measured
-	collections int   // of each plugin
+	collected   []int         // attachments on the node whose GC is measured
+	collections int           // of each plugin
+	many        []int         // attachments on the nodes that are largest
+	looks       int           // of each command at all of such a node
+	rest        time.Duration // of the agent there
+	burst       int           // calls that are all made at once
+	bursts      int
 	// disk is whether all reference plugins are built to see their size, which takes a minute the first time.
 	disk bool
 }
@@ -117,6 +122,8 @@ var (
 		leases:      []int{0, 1000, 10000, 50000},
 		atOnce:      []int{1, 8, 32, 64}, batch: 64, batches: 3,
 		collected: []int{100, 1000, 5000}, collections: 3,
+		many: []int{0, 1000, 4000, 10000}, looks: 3, rest: 20 * time.Second,
+		burst: 250, bursts: 2,
 		disk: true,
 	}
 	short = profile{
@@ -125,5 +132,7 @@ var (
 		leases:      []int{0, 1000},
 		atOnce:      []int{1, 8}, batch: 8, batches: 1,
 		collected: []int{20}, collections: 1,
+		many: []int{0, 10}, looks: 1, rest: time.Second,
+		burst: 8, bursts: 1,
 	}
 )

@@ -67,6 +67,11 @@ func (s *subject) point(scenario, metric string) report.Point {
 
 // operate makes one call of libcni, and returns what it took. It must run in the subject's Host.
 func (s *subject) operate(run starter, verb string, rt *libcni.RuntimeConf) (took time.Duration, err error) {
+	if s.operates != nil {
+		start := time.Now()
+		err = s.operates(s, run, verb, rt)
+		return time.Since(start), err
+	}
 	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir,
 		&executor{&invoke.DefaultExec{RawExec: &invoke.RawExec{}, PluginDecoder: version.PluginDecoder{}}, run})
 	ctx, start := context.Background(), time.Now()
@@ -115,6 +120,8 @@ func (s *subject) timed(verb string, rt *libcni.RuntimeConf) (cost, error) {
 
 // samples are what the rounds of one subject gave, by metric, in milliseconds.
 type samples map[string][]float64
+
+func (s samples) add(metric string, value float64) { s[metric] = append(s[metric], value) }
 
 // round makes the calls for one pod. They are not recorded if taken is nil.
 func (s *subject) round(pod *netlab.Pod, taken samples) error {
@@ -180,9 +187,9 @@ func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1
 const attempts = 3
 
 // attach adds attachments to the node that stay.
-func (r *runner) attach(b *testing.B, s *subject, from, to int) {
+func (r *runner) attach(b *testing.B, s *subject, from, to int) (pods []*netlab.Pod) {
 	b.Helper()
-	pods := r.makePods(b, s.Host, to-from)
+	pods = r.makePods(b, s.Host, to-from)
 	errs := s.parallel(len(pods), runtime.NumCPU(), func(i int) (err error) {
 		rt := s.conf(pods[i], otherPort+(from+i)*s.ports)
 		for range attempts {
@@ -198,6 +205,7 @@ func (r *runner) attach(b *testing.B, s *subject, from, to int) {
 	if err := errors.Join(errs...); err != nil {
 		b.Fatal(err)
 	}
+	return pods
 }
 
 // parallel calls work in the Host for 0…n-1, workers at a time, and returns its errors.

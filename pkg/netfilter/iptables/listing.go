@@ -10,6 +10,7 @@ import (
 type Listings struct {
 	mu      sync.Mutex        // also held while a listing is read, which others wait for who need it too
 	tables  map[string]*table // by program and name
+	there   map[string]bool   // whether nf_tables, or iptables-legacy, has a table at all
 	owned   []rule
 	isKnown bool // owned is
 	at      time.Time
@@ -22,7 +23,7 @@ const listingTime = time.Second
 func (l *Listings) lock() {
 	l.mu.Lock()
 	if time.Since(l.at) > listingTime {
-		l.tables, l.owned, l.isKnown, l.at = map[string]*table{}, nil, false, time.Now()
+		l.tables, l.there, l.owned, l.isKnown, l.at = map[string]*table{}, map[string]bool{}, nil, false, time.Now()
 	}
 }
 
@@ -68,4 +69,16 @@ func (l *Listings) readOwned() (owned []rule, err error) {
 		l.isKnown = true
 	}
 	return l.owned, nil
+}
+
+// has reports whether a table is there, by a look or by what is kept.
+func (l *Listings) has(table string, look func() bool) bool {
+	l.lock()
+	defer l.mu.Unlock()
+	there, isKnown := l.there[table]
+	if !isKnown {
+		there = look()
+		l.there[table] = there
+	}
+	return there
 }

@@ -44,7 +44,7 @@ func hasLegacy(f *family, name string) bool {
 // tables returns the tables of a name in which there may be something: in nf_tables if one of the chains is there, and all
 // of iptables-legacy. One without a program is an error if it is certain that it has what is looked for.
 func (b *Backend) tables(ctx context.Context, f *family, name string, certain bool, chains []string) (list []*table, err error) {
-	if b.conn != nil {
+	if b.conn != nil && b.mayHave(f, name) {
 		there, err := b.conn.HasChains(nftTable(f, name), chains...)
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (b *Backend) tables(ctx context.Context, f *family, name string, certain bo
 			list = append(list, t)
 		}
 	}
-	if hasLegacy(f, name) {
+	if b.hasLegacy(f, name) {
 		t, err := flavouredTable(ctx, f, name, legacy)
 		if err == nil {
 			list = append(list, t)
@@ -66,6 +66,23 @@ func (b *Backend) tables(ctx context.Context, f *family, name string, certain bo
 		}
 	}
 	return list, nil
+}
+
+// mayHave reports whether nf_tables has a table, if many attachments are looked at in a row: most often it has none, and then nobody need ask for
+// the chains of each.
+func (b *Backend) mayHave(f *family, name string) bool {
+	return b.listings == nil || b.listings.has("nf_tables "+f.name+" "+name, func() bool {
+		there, err := b.conn.HasTables(nftTable(f, name))
+		return err != nil || there[0]
+	})
+}
+
+func (b *Backend) hasLegacy(f *family, name string) bool {
+	look := func() bool { return hasLegacy(f, name) }
+	if b.listings == nil {
+		return look()
+	}
+	return b.listings.has("legacy "+f.name+" "+name, look)
 }
 
 // read has iptables-save list the table, unless that has been done.

@@ -63,6 +63,8 @@ type Agent struct {
 	later    chan struct{} // has an entry while a look at all is put off
 	calm     calm
 	patience patience
+	thrift   thrift // with looks at everything
+	frugal   thrift // with looks for what is gone
 	said     said
 	left     said // what is missing of attachments and left alone
 	gone     gone
@@ -190,7 +192,11 @@ func (a *Agent) watchForEver(ctx context.Context, w *watch.Watch) error {
 			return err
 		}
 		waiting = waiting.with(a.endings(burst))
-		if !time.Now().Before(look) {
+		switch next := a.thrift.next(); {
+		case time.Now().Before(look):
+		case time.Now().Before(next):
+			look = earlier(next, time.Now().Add(a.Every))
+		default:
 			waiting = hits{{Kind: watch.Filter, What: everything}}
 			look = time.Now().Add(a.Every)
 		}

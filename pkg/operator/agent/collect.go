@@ -59,12 +59,18 @@ func (a *Agent) collectForEver(ctx context.Context) {
 
 // collect removes what has been gone for the grace, and returns when to look again.
 func (a *Agent) collect(ctx context.Context) (next time.Time) {
+	a.frugal.begin()
 	o := collect.Options{Options: a.Options.Options, Exec: a.Exec}
 	o.Runtimes = a.Runtimes
 	n := node.Read(ctx, o.Options)
 	r := collect.Plan(ctx, n, o)
 	now := time.Now()
-	next = earlier(now.Add(a.Every), a.renewShared(ctx, n))
+	a.frugal.end(a.Every)
+	next = now.Add(a.Every)
+	if rest := a.frugal.next(); rest.After(next) {
+		next = rest
+	}
+	next = earlier(next, a.renewShared(ctx, n))
 	since := map[string]time.Time{}
 	var due []*collect.Item
 	for _, it := range r.Goes {

@@ -39,6 +39,10 @@ func (a *Agent) startMend(ctx context.Context, hits hits) {
 // mend puts back what hits have taken. It has a place, which it frees when all is back on the host: nobody need wait for a look into containers.
 func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
+	if hits.isOwn() {
+		a.thrift.begin()
+		defer a.thrift.end(a.Every)
+	}
 	n := node.Read(ctx, a.Options.Options)
 	attachments, isAll := hits.attachments(n)
 	if hits.isOwn() { // when nobody waits for it

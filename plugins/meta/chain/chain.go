@@ -69,6 +69,9 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
+	if r.Filter != nil && m.IsCheck() { // of many attachments: what all may have lost, the packet filter, comes with the last plugins
+		slices.Reverse(steps)
+	}
 	for _, s := range steps {
 		if m.IsOver() {
 			break

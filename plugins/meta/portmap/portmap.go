@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -119,8 +120,8 @@ func isOwn(r *plugin.Request, l netlink.Link) bool {
 	if l.Type() != "veth" {
 		return false
 	}
-	id, err := r.Links().GetNetNsIdByFd(int(r.NS().Fd()))
-	return err == nil && id >= 0 && l.Attrs().NetNsID == id
+	id, err := r.NetnsID()
+	return err == nil && link.LeadsInto(l, id)
 }
 
 // linkTowards finds the host's link towards the container of a port map by the

@@ -26,12 +26,13 @@ type line struct {
 // colours are those of the implementations in plots; who has none is not plotted.
 var colours = map[string]string{
 	Reference: "#c0392b", Debian: "#e59866", Cnibox: "#2471a3", Chain: "#1e8449", NoOps: "#99a3a4", NoOp: "#d0d3d4",
+	Kernel: "#7d6608", "ptp": "#1e8449", "bridge": "#2471a3", "macvlan": "#7d3c98",
 }
 
 // plots returns the plots of what was measured, by the names of their files.
 func (r *Results) plots() map[string]string {
 	plots := map[string]string{}
-	for _, s := range sections {
+	for _, s := range slices.Concat(sections, many) {
 		for _, p := range s.plots {
 			if lines := r.lines(s.scenario, p.metric); len(lines) > 0 {
 				plots[p.file] = p.svg(lines)

@@ -2,7 +2,9 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,8 +26,12 @@ func TestReportIsOfItsResults(t *testing.T) {
 	if err := json.Unmarshal(text, &results); err != nil {
 		t.Fatal(err)
 	}
+	all, err := readMany(checkedIn)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if *write {
-		if err := results.Write(checkedIn); err != nil {
+		if err := errors.Join(results.Write(checkedIn), all.writeMany(checkedIn)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -33,7 +39,13 @@ func TestReportIsOfItsResults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range results.files(string(notes)) {
+	manyNotes, err := os.ReadFile(filepath.Join(checkedIn, manyNotes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := results.files(string(notes))
+	maps.Copy(files, all.manyFiles(string(manyNotes)))
+	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join(checkedIn, name))
 		if err != nil {
 			t.Error(err)

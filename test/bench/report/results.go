@@ -2,6 +2,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // The names of the implementations that reports compare.
@@ -19,6 +21,8 @@ const (
 	Chain     = "chain"
 	NoOps     = "no-ops"
 	NoOp      = "no-op"
+	Netavark  = "netavark"
+	Kernel    = "kernel alone"
 	// EmptyGo is a program that does nothing at all.
 	EmptyGo = "empty Go program"
 )
@@ -105,6 +109,62 @@ func (r *Results) Write(dir string) error {
 	}
 	files := r.files(string(notes))
 	files["results.json"] = string(figures) + "\n"
+	return writeFiles(dir, files)
+}
+
+// The files of the report about many attachments, whose figures come from several runs. What is written by hand closes the page.
+const manyFigures, manyPage, manyNotes = "many.json", "many.md", "many-notes.md"
+
+// MergeMany adds these results to those about many attachments that are in a directory, in place of the ones of the same cases, and writes
+// the page about them anew.
+func (r *Results) MergeMany(dir string) error {
+	all, err := readMany(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	of := func(f Figure) Point { return Point{Scenario: f.Scenario, Case: f.Case, Plugins: f.Plugins} }
+	all.Figures = slices.DeleteFunc(all.Figures, func(old Figure) bool {
+		return slices.ContainsFunc(r.Figures, func(f Figure) bool { return of(f) == of(old) })
+	})
+	all.Facts, all.Figures = r.Facts, append(all.Figures, r.Figures...)
+	slices.SortStableFunc(all.Figures, func(a, b Figure) int {
+		x, _ := strconv.Atoi(a.Case)
+		y, _ := strconv.Atoi(b.Case)
+		return cmp.Or(cmp.Compare(a.Scenario, b.Scenario), cmp.Compare(x, y))
+	})
+	return all.writeMany(dir)
+}
+
+func readMany(dir string) (all Results, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, manyFigures))
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	return all, err
+}
+
+func (r *Results) writeMany(dir string) error {
+	figures, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	notes, err := os.ReadFile(filepath.Join(dir, manyNotes))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	files := r.manyFiles(string(notes))
+	files[manyFigures] = string(figures) + "\n"
+	return writeFiles(dir, files)
+}
+
+// manyFiles returns the page about many attachments, and its plots.
+func (r *Results) manyFiles(notes string) map[string]string {
+	files := r.plots()
+	files[manyPage] = r.manyMarkdown(notes)
+	return files
+}
+
+func writeFiles(dir string, files map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -156,7 +156,8 @@ func startRatio(r *Results, p Point) string {
 
 // Section returns the part of the report about one scenario, "" if nothing of it was measured.
 func (r *Results) Section(scenario string) string {
-	s := sections[slices.IndexFunc(sections, func(s section) bool { return s.scenario == scenario })]
+	all := slices.Concat(sections, many)
+	s := all[slices.IndexFunc(all, func(s section) bool { return s.scenario == scenario })]
 	var header []string
 	if s.varied != "" {
 		header = append(header, s.varied)
@@ -229,7 +230,7 @@ func (r *Results) sections(grows bool) (text string) {
 const head = `# Benchmarks
 
 The time that a runtime waits: for ADD, CHECK and DEL through libcni, beside the reference plugins on the same machine.
-[results.json](results.json) has all figures.
+[results.json](results.json) has all figures. Thousands of attachments on a node, and 250 calls at once, have [their own page](many.md).
 
 ## How fast
 
@@ -268,6 +269,7 @@ const repeat = `
 ` + "```sh" + `
 make bench        # all of this page, a quarter of an hour on a quiet machine
 make bench-gc     # GC on a large node, ten minutes
+make bench-many   # the page of many attachments, in parts of some minutes
 make bench-short  # a little of everything, to see that it works
 ` + "```" + `
 
