@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -148,14 +149,32 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("since %s there is changed:\n%s", args[0], diff)
 			}
 		},
-		// serve POD PORT has a pod answer by TCP at a port.
-		"serve": func(ts *testscript.TestScript, _ bool, args []string) { s.pod(ts, args).ServeTCP(s, ":"+args[1]) },
+		// serve POD PORT has a pod, or the node, answer by TCP at a port.
+		"serve": func(ts *testscript.TestScript, _ bool, args []string) {
+			in := &s.host.Namespace
+			if args[0] != "node" {
+				in = &s.pod(ts, args).Namespace
+			}
+			in.ServeTCP(s, ":"+args[1])
+		},
+		// listen POD PORT has a pod take what comes by UDP at a port, and answer nothing.
+		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
+			var conn net.PacketConn
+			var err error
+			s.pod(ts, args).Do(func() { conn, err = net.ListenPacket("udp", ":"+args[1]) })
+			ts.Check(err)
+			ts.Defer(func() { _ = conn.Close() })
+		},
 		// traced CODE WHOSE ARGUMENT… traces a packet, which has to be lost for a cause of that code and owner.
 		"traced": func(ts *testscript.TestScript, _ bool, args []string) { s.trace(ts, args[0], args[1], args[2:]) },
 		// mended ARGUMENT… runs the commands of the last cause, and traces a packet, which has to be answered.
 		"mended": func(ts *testscript.TestScript, _ bool, args []string) {
 			for _, c := range s.remedy {
-				s.host.MustRun(s, c[0], c[1:]...)
+				if c[0] == "cnictl" {
+					s.must(c[1:]...)
+				} else {
+					s.host.MustRun(s, c[0], c[1:]...)
+				}
 			}
 			s.trace(ts, "", "", args)
 		},

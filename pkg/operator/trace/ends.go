@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"math/bits"
 	"net"
 	"net/netip"
 	"os"
@@ -32,7 +33,8 @@ func (r *run) hasLeft(last stage) bool {
 			}
 		}
 	}
-	return !r.isLocal(last.Packet.To)
+	isFor := r.Target != nil && r.hasAddress(r.Target, last.Packet.To) // a bridge may send it to all of its ports
+	return !isFor && !r.isLocal(last.Packet.To)
 }
 
 // outside is what is to be said of a packet that left the node, and to which nothing came back.
@@ -49,6 +51,9 @@ func (r *run) outside(last stage) (Outcome, *Cause) {
 		return Dropped, c
 	}
 	request := r.request()
+	if c := r.ledElsewhere(request); c != nil {
+		return Left, c
+	}
 	switch {
 	case isUnknown(state):
 		return Dropped, nobodyHas.cause(Outside, finding.Say("correct the address, or the gateway: nobody has it"), "nobody beyond %s says that he has %s", route.name, hop)
@@ -107,8 +112,10 @@ func (r *run) isDormant() bool {
 		return false
 	}
 	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
-	const off = 1 // NFT_TABLE_F_DORMANT
-	return err == nil && slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == "cnibox" && t.Flags&off != 0 })
+	const off = 1 // NFT_TABLE_F_DORMANT. The library has the flags in the other byte order
+	return err == nil && slices.ContainsFunc(tables, func(t *nftables.Table) bool {
+		return t.Name == "cnibox" && bits.ReverseBytes32(t.Flags)&off != 0
+	})
 }
 
 // ofUntracked is the cause if the tracking of connections lets the packet alone: the rule that says so was seen before.
@@ -286,13 +293,22 @@ func (r *run) beforeContainer(last stage, receiver *place, what string, answer b
 	if c := r.intoPort(w, other, what); c != nil {
 		return c
 	}
-	if r.isPublished() && !answer && !r.hasAddress(r.Target, last.Packet.To) {
-		return elsewhere.cause(r.ownerOfChange(), finding.Say("publish it at another port, or take the rule away that leads it there"), "a rule leads it to %s, and not to %s", last.Packet.target(), r.Target.Name)
+	if c := r.ledElsewhere(r.request()); c != nil {
+		return c
 	}
 	if isUnknown(neighbour(routeOf(last.Packet.To, netip.Addr{}, 0, 0).link, last.Packet.To)) {
 		return nobodyHas.cause(Guest, finding.Say("see whether %s has the address, and answers: cnictl exec %s -- ip address", receiver, receiver), "the host asks in vain behind %s who has %s", w.hostEnd.Attrs().Name, last.Packet.To)
 	}
 	return nil
+}
+
+// ledElsewhere is the cause if a packet for a published port is not for its container any more.
+func (r *run) ledElsewhere(request []stage) *Cause {
+	last := lastOf(request)
+	if !r.isPublished() || last.at == nil || r.isLocal(last.Packet.To) || r.hasAddress(r.Target, last.Packet.To) {
+		return nil
+	}
+	return elsewhere.cause(r.ownerOfChange(), finding.Say("publish it at another port, or take the rule away that leads it there"), "a rule leads it to %s, and not to %s", last.Packet.target(), r.Target.Name)
 }
 
 func (r *run) hasAddress(c *Container, a netip.Addr) bool {

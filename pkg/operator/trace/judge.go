@@ -14,11 +14,17 @@ import (
 // judge says what became of the packet, and why it was lost if it was: the first thing that would have to change.
 func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 	if a := r.answered; a != nil {
+		if c := r.ledElsewhere(request); c != nil {
+			return Refused, c
+		}
 		if a.Packet.isReset() || a.Packet.isError() {
 			if d := dropped(request); d != nil { // which has made the answer
 				return Dropped, r.ofRule(*d, false)
 			}
 			return r.refusal(*a, request)
+		}
+		if last := lastOf(request); last.at != nil && last.at.isHost() && last.hook == "input" && r.isPublished() {
+			return Answered, r.notPublished(request) // by another than it is published for
 		}
 		return Answered, nil
 	}

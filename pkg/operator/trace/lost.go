@@ -33,11 +33,9 @@ func (r *run) lost(list []stage, answer bool) *Cause {
 	switch {
 	case which == begin || which == tracked:
 		return r.atHook(last, what, which)
-	case last.hook == "netdev ingress":
-		return r.behindLink(last, what)
-	case last.hook == "prerouting":
+	case last.hook == "prerouting", last.hook == "netdev ingress" && r.isBridge(last.In): // behind br_netfilter, which had it pass prerouting before
 		return r.unrouted(last, what)
-	case last.hook == "bridge prerouting" || last.hook == "bridge input":
+	case last.hook == "netdev ingress" || last.hook == "bridge prerouting" || last.hook == "bridge input":
 		return r.behindLink(last, what)
 	case last.hook == "input":
 		return silent.cause(r.endOwner(last), finding.Say("look at the program that has asked"), "%s has come to %s, and its socket did not take it", what, last.at)
@@ -51,6 +49,15 @@ func (r *run) lost(list []stage, answer bool) *Cause {
 		}
 	}
 	return r.unresolved(last.at, last.Packet.To, last.Packet.From)
+}
+
+func (r *run) isBridge(index int) bool {
+	for _, w := range []way{r.from, r.to} {
+		if w.bridge != nil && w.bridge.Attrs().Index == index {
+			return true
+		}
+	}
+	return false
 }
 
 // atHook is the cause if the packet came to a hook, and not behind it, and no rule of nf_tables says so.

@@ -64,13 +64,17 @@ type way struct {
 	parent  netlink.Link // what a macvlan, ipvlan or VLAN is made on; nil if it is none
 }
 
-// wayOf looks by which links a container's packets to an address go.
-func (p *place) wayOf(to netip.Addr) (w way) {
-	r := p.route(to, netip.Addr{}, 0, 0)
-	if r.err != nil {
-		return w
+// wayOf looks by which links a container's packets to an address go. Of one whose own link is down or gone it is what ADD has made.
+func (p *place) wayOf(c *Container, to netip.Addr) (w way) {
+	if r := p.route(to, netip.Addr{}, 0, 0); r.err == nil {
+		w.inside = p.link(r.link)
 	}
-	w.inside = p.link(r.link)
+	for i := 0; w.inside == nil && i < len(c.Attachments); i++ {
+		if end := c.Attachments[i].HostEnd; end != nil {
+			w.hostEnd, _ = netlink.LinkByIndex(end.Link.Attrs().Index)
+			_ = p.do(func() (err error) { w.inside, err = netlink.LinkByName(c.Attachments[i].IfName); return err })
+		}
+	}
 	if w.inside == nil {
 		return w
 	}

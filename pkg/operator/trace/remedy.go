@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
@@ -56,7 +57,12 @@ func (r *run) accept(s stage, owner Owner) finding.Remedy {
 	if s.Rule != 0 {
 		where = append(where, "position", fmt.Sprint(s.Rule))
 	}
-	return finding.Run(append(append(where, r.nftWords(h)...), "accept")...)
+	remedy := finding.Run(slices.Concat(where, r.nftWords(h), []string{"accept"})...)
+	if s.Family == "bridge" && !h.About.IsValid() { // which tracks no connections: the answer has to pass by a rule, too
+		h.From, h.To, h.FromPort, h.ToPort = h.To, h.From, h.ToPort, h.FromPort
+		remedy = append(remedy, finding.Run(slices.Concat(where, r.nftWords(h), []string{"accept"})...)...)
+	}
+	return remedy
 }
 
 // firewallPlugin is the remedy for good, if the network does not have the plugin.

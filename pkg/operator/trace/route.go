@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -87,14 +89,15 @@ func stoppingRule(to, from netip.Addr, in string, mark uint32) string {
 		family = netlink.FAMILY_V6
 	}
 	rules, _ := netlink.RuleList(family)
-	for _, r := range rules {
+	kinds := ruleKinds(family)
+	for i, r := range rules[:min(len(rules), len(kinds))] {
 		has := func(n *net.IPNet, a netip.Addr) bool { return n == nil || a.IsValid() && result.Prefix(*n).Contains(a) }
 		mask := ^uint32(0)
 		if r.Mask != nil {
 			mask = *r.Mask
 		}
 		matches := has(r.Src, from) && has(r.Dst, to) && (r.IifName == "" || r.IifName == in) && (r.Mark == 0 || mark&mask == r.Mark)
-		if kind := stops(r.Type); kind != "" && matches != r.Invert {
+		if kind := stops(kinds[i]); kind != "" && matches != r.Invert {
 			return strings.Join(append([]string{"the policy rule", fmt.Sprintf("%d:", r.Priority)}, ruleWords(r, kind)...), " ")
 		}
 	}
@@ -109,6 +112,17 @@ func stoppingRule(to, from netip.Addr, in string, mark uint32) string {
 		return ""
 	}
 	return fmt.Sprintf("the route %s %s of table %d", stops(uint8(best.Type)), result.Prefix(*best.Dst), best.Table)
+}
+
+// ruleKinds are the kinds of the policy rules, in the order of netlink.RuleList, which leaves them out.
+func ruleKinds(family int) (kinds []uint8) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETRULE, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(family))
+	messages, _ := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWRULE)
+	for _, m := range messages {
+		kinds = append(kinds, nl.DeserializeRtMsg(m).Type)
+	}
+	return kinds
 }
 
 func ruleWords(r netlink.Rule, kind string) (words []string) {
@@ -185,7 +199,8 @@ func IsOfNode(a netip.Addr) bool {
 	return r.err == nil && r.local
 }
 
-// AddressOfNode returns the node's address for others: that from which it would send to an address, or to those outside.
+// AddressOfNode returns the node's address for others: that from which it would send to an address, or to those outside. If all that leads outside is
+// down it is one of a link that is no bridge.
 func AddressOfNode(to netip.Addr) netip.Addr {
 	list := []netip.Addr{to}
 	for _, text := range strangers {
@@ -199,5 +214,26 @@ func AddressOfNode(to netip.Addr) netip.Addr {
 			return r.from
 		}
 	}
+	links, _ := netlink.LinkList()
+	for _, l := range links {
+		addresses, _ := netlink.AddrList(l, netlink.FAMILY_V4)
+		for _, has := range addresses {
+			if a := addr(has.IP.To4()); l.Type() != link.KindBridge && a.IsGlobalUnicast() {
+				return a
+			}
+		}
+	}
 	return netip.Addr{}
+}
+
+// linkWith returns the link that has an address, nil if none has.
+func linkWith(a netip.Addr) netlink.Link {
+	addresses, _ := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	for _, has := range addresses {
+		if result.Prefix(*has.IPNet).Addr() == a {
+			l, _ := netlink.LinkByIndex(has.LinkIndex)
+			return l
+		}
+	}
+	return nil
 }

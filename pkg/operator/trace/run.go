@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func (r *run) open() (err error) {
 		if r.source, err = openPlace(r.Source.Name, r.Source.Netns); err != nil {
 			return err
 		}
-		r.from = r.source.wayOf(r.To)
+		r.from = r.source.wayOf(r.Source, r.To)
 	}
 	if r.Target != nil && (r.Source == nil || r.Target.Netns != r.Source.Netns) {
 		if r.target, err = openPlace(r.Target.Name, r.Target.Netns); err != nil {
@@ -104,7 +105,7 @@ func (r *run) open() (err error) {
 			end = r.source
 		}
 		if sender := r.flow.From; sender.IsValid() {
-			r.to = end.wayOf(sender)
+			r.to = end.wayOf(r.Target, sender)
 		}
 	}
 	return err
@@ -119,7 +120,9 @@ func (r *run) openOutside() error {
 	if r.Link != "" {
 		at, err = netlink.LinkByName(r.Link)
 	} else if back := routeOf(r.From, netip.Addr{}, 0, 0); back.err != nil {
-		err = fmt.Errorf("the node has no route to %s, so that nobody can tell by which link its packets come; name one with --link: %w", r.From, back.err)
+		if at = linkWith(r.To); at == nil {
+			err = fmt.Errorf("the node has no route to %s, so that nobody can tell by which link its packets come; name one with --link: %w", r.From, back.err)
+		}
 	} else {
 		at, err = netlink.LinkByIndex(back.link)
 	}
@@ -292,7 +295,7 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 		return true
 	case !answer:
 	case h.isOwn() && h.Verdict == Drop, h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
-		r.answered = &h.Event
+		r.answered = cmp.Or(r.answered, &h.Event)
 		return true
 	}
 	return false

@@ -72,7 +72,7 @@ Nothing stays behind. The exit code is 1 if the packet was not answered.
 		if err := ui.Output(cmd, report, func(w io.Writer) { describe(w, report) }); err != nil {
 			return err
 		}
-		if report.Outcome != trace.Answered && report.Outcome != trace.Arrived {
+		if report.Cause != nil {
 			return ui.Failed
 		}
 		return nil
