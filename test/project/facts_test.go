@@ -35,6 +35,9 @@ var ownWords = map[string]string{
 	"pkg/operator/lint/limits.go":                        "a capability",
 	"pkg/operator/netconf/netconf.go":                    "a key, which others' plugins have, too",
 	"pkg/operator/node/configuration.go":                 "a capability",
+	"pkg/operator/trace/lost.go":                         "a program",
+	"pkg/operator/trace/table.go":                        "a family of nf_tables",
+	"pkg/operator/trace/whose.go":                        "names of others' programs, and a word of nft",
 	"pkg/plugin/missing.go":                              "kinds of links",
 	"pkg/process/delegate/delegate.go":                   "the plugin that old leases are released by",
 }

@@ -77,7 +77,9 @@ func parseLegacy(name, text string) (list []counted) {
 // since returns the rules that have counted packets meanwhile.
 func (c counters) since(before counters) (list []counted) {
 	for _, now := range c.legacy {
-		was := slices.IndexFunc(before.legacy, func(b counted) bool { return b.program == now.program && b.table == now.table && b.chain == now.chain && b.rule == now.rule })
+		was := slices.IndexFunc(before.legacy, func(b counted) bool {
+			return b.program == now.program && b.table == now.table && b.chain == now.chain && b.rule == now.rule
+		})
 		if was >= 0 && now.packets > before.legacy[was].packets {
 			list = append(list, now)
 		}

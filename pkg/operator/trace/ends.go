@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ func (r *run) hasLeft(last stage) bool {
 	return !isFor && !r.isLocal(last.Packet.To)
 }
 
-// outside is what is to be said of a packet that left the node, and to which nothing came back.
+// outside says what became of a packet that left the node, and to which nothing came back.
 func (r *run) outside(last stage) (Outcome, *Cause) {
 	p := last.Packet
 	route := last.at.route(p.To, netip.Addr{}, 0, last.Mark)
@@ -137,7 +136,7 @@ func (r *run) ofUntracked(list []stage, so string) *Cause {
 	return untracked.cause(Administrator, finding.Say("look for rules that say notrack"), "a rule takes it out of connection tracking (notrack): %s", so)
 }
 
-// silence is what is to be said of a packet that came to its end and was not answered.
+// silence says what became of a packet that came to its end and was not answered.
 func (r *run) silence(last stage) (Outcome, *Cause) {
 	if last.at.isHost() && r.isPublished() {
 		return Dropped, r.notPublished(r.request())
@@ -206,20 +205,22 @@ func (r *run) listener() string {
 		for line := range strings.Lines(string(text)) {
 			f := strings.Fields(line)
 			if len(f) > 9 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", r.flow.ToPort)) && (f[3] == listening || r.flow.Protocol == UDP) {
-				return processOf("socket:[" + f[9] + "]")
+				return r.processOf("socket:[" + f[9] + "]")
 			}
 		}
 	}
 	return ""
 }
 
-func processOf(socket string) string {
-	files, _ := filepath.Glob("/proc/[0-9]*/fd/*")
-	for _, file := range files {
-		if to, err := os.Readlink(file); err == nil && to == socket {
-			pid := strings.Split(file, "/")[2]
-			name, _ := os.ReadFile("/proc/" + pid + "/comm")
-			return fmt.Sprintf("process %s (%s)", pid, strings.TrimSpace(string(name)))
+// processOf names the process that has a socket.
+func (r *run) processOf(socket string) string {
+	processes, _ := r.Host.Processes()
+	for _, p := range processes {
+		files, _ := os.ReadDir(p.Path("fd"))
+		for _, f := range files {
+			if to, err := os.Readlink(p.Path("fd", f.Name())); err == nil && to == socket {
+				return fmt.Sprintf("process %d (%s)", p.PID, p.Name)
+			}
 		}
 	}
 	return "a process"

@@ -45,9 +45,9 @@ var verdicts = map[int32]Verdict{0: Drop, 1: Accept, 2: Stolen, 3: Queue, -1: Co
 type Header struct {
 	From, To         netip.Addr
 	Protocol         byte
-	FromPort, ToPort uint16 // of a ping both are its identifier
-	Flags            byte   // of TCP
-	Type, Code       byte   // of ICMP
+	FromPort, ToPort uint16     // of a ping both are its identifier
+	Flags            byte       // of TCP
+	Type, Code       byte       // of ICMP
 	About            netip.Addr // whose link address is asked for or told, by ARP or neighbour discovery
 	Asks             bool
 	MTU              uint16 // that a router tells of

@@ -37,13 +37,6 @@ func (f Flow) String() string {
 
 func (f Flow) is6() bool { return f.To.Is6() }
 
-func (f Flow) family() int {
-	if f.is6() {
-		return unix.AF_INET6
-	}
-	return unix.AF_INET
-}
-
 // number is that of the protocol in IP headers.
 func (f Flow) number() byte {
 	switch {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // judge says what became of the packet, and why it was lost if it was: the first thing that would have to change.
@@ -76,7 +77,7 @@ func (r *run) ofRule(d stage, answer bool) *Cause {
 		return guestDrops.cause(Guest, finding.Say("it is the container's own rule: change it in there, or in what makes it"), "inside of %s %s drops %s%s", d.at, d.Event, what, text)
 	case owner == Ours && d.Table == "cnibox-egress" && !r.isForged(d):
 		return listCloses.cause(Ours, r.openList(d), "the list of network %s (plugin egress) does not contain %s: %s drops %s%s", r.networkOf(d), d.Packet.target(), d.Event, what, text)
-	case owner == Ours && (d.Table == "cnibox-egress" || d.Family == "bridge"):
+	case owner == Ours && (d.Table == "cnibox-egress" || d.Family == bridgeFamily):
 		return senderForged.cause(Ours, finding.Say("let the container send from the address and the link address that the network has given it"),
 			"%s came with the source %s, which is not the container's own address there: %s drops it%s", what, d.Packet.From, d.Event, text)
 	case d.Verdict == Queue:
@@ -128,7 +129,7 @@ func (r *run) openList(d stage) finding.Remedy {
 	if n := protocolName(d.Packet); d.Packet.ToPort != 0 && !d.Packet.isPing() && n != "" {
 		entry += "/" + n
 	}
-	if strings.HasPrefix(d.Family, "bridge") {
+	if d.Family == bridgeFamily {
 		return finding.Say(`neighbours on one bridge are one destination: add the network's whole subnet to "allow" of network %s if containers of it may reach each other, and start the container again`, r.networkOf(d))
 	}
 	return finding.Say(`if it may be reached: add "%s" to "allow" of the plugin egress in network %s (or take it out of "deny"), and start the container again`, entry, r.networkOf(d))
@@ -189,7 +190,7 @@ func (r *run) unsent() *Cause {
 	from := r.source
 	route := from.route(r.flow.To, netip.Addr{}, 0, 0)
 	stop := ""
-	_ = from.do(func() error { stop = stoppingRule(r.flow.To, r.flow.From, "", 0); return nil })
+	_ = from.do(func() error { stop = node.StopsAt(r.flow.To, r.flow.From, "", 0); return nil })
 	owner := Administrator
 	if !from.isHost() {
 		owner = Guest

@@ -10,7 +10,9 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -68,6 +70,10 @@ func (r *run) atHook(last stage, what, which string) *Cause {
 	if c := r.byLegacy(last, what); c != nil {
 		return c
 	}
+	if last.hook == "output" && last.Packet.From.IsLoopback() && r.to.bridge != nil {
+		key := "net.ipv4.conf." + r.to.bridge.Attrs().Name + ".route_localnet"
+		return localnetOff.cause(Administrator, finding.Run("sysctl", "-w", key+"=1"), "the kernel sends nothing from %s by %s: %s is 0", last.Packet.From, r.to.bridge.Attrs().Name, key)
+	}
 	if r.after.tracker > r.before.tracker && which == begin {
 		most, _ := sysctl.Get("net/netfilter/nf_conntrack_max")
 		n, _ := strconv.Atoi(most)
@@ -111,7 +117,7 @@ func (r *run) unrouted(last stage, what string) *Cause {
 	inName := at.linkName(in)
 	route := at.route(p.To, p.From, in, last.Mark)
 	stop := ""
-	_ = at.do(func() error { stop = stoppingRule(p.To, p.From, inName, last.Mark); return nil })
+	_ = at.do(func() error { stop = node.StopsAt(p.To, p.From, inName, last.Mark); return nil })
 	key, owner := "net/ipv4/ip_forward", Administrator
 	if p.To.Is6() {
 		key = "net/ipv6/conf/all/forwarding"
@@ -263,7 +269,7 @@ func (r *run) bridgeName(hostEnd string) string {
 				continue
 			}
 			for _, i := range a.Result.Result.Interfaces {
-				if l, err := netlink.LinkByName(i.Name); i.Sandbox == "" && err == nil && l.Type() == "bridge" {
+				if l, err := netlink.LinkByName(i.Name); i.Sandbox == "" && err == nil && l.Type() == link.KindBridge {
 					return i.Name
 				}
 			}

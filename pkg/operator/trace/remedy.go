@@ -58,7 +58,7 @@ func (r *run) accept(s stage, owner Owner) finding.Remedy {
 		where = append(where, "position", fmt.Sprint(s.Rule))
 	}
 	remedy := finding.Run(slices.Concat(where, r.nftWords(h), []string{"accept"})...)
-	if s.Family == "bridge" && !h.About.IsValid() { // which tracks no connections: the answer has to pass by a rule, too
+	if s.Family == bridgeFamily && !h.About.IsValid() { // which tracks no connections: the answer has to pass by a rule, too
 		h.From, h.To, h.FromPort, h.ToPort = h.To, h.From, h.ToPort, h.FromPort
 		remedy = append(remedy, finding.Run(slices.Concat(where, r.nftWords(h), []string{"accept"})...)...)
 	}

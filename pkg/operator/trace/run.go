@@ -29,13 +29,14 @@ type Request struct {
 	Source *Container // nil: the node, or somebody outside
 	Target *Container // who gets the packet in the end; nil: the node, or somebody outside
 
-	Outside bool   // the packet is let in by a link of the node, as if it came from outside. What it is answered leaves the node not
+	Outside bool   // the packet is let in by a link of the node, as if it came from outside. No answer to it leaves the node
 	Link    string // that link; "": by which the node reaches the sender
 
 	Size    int           // of the packet, which nobody may fragment; 0: a small one
 	Watch   bool          // send nothing, and follow the next packet that another sends
 	Timeout time.Duration // how long to wait for the answer, or with Watch for the packet
 
+	Host    *node.Host
 	Plugins plugin.Table
 }
 
@@ -120,7 +121,7 @@ func (r *run) openOutside() error {
 	if r.Link != "" {
 		at, err = netlink.LinkByName(r.Link)
 	} else if back := routeOf(r.From, netip.Addr{}, 0, 0); back.err != nil {
-		if at = linkWith(r.To); at == nil {
+		if at = linkWith(r.Host, r.To); at == nil {
 			err = fmt.Errorf("the node has no route to %s, so that nobody can tell by which link its packets come; name one with --link: %w", r.From, back.err)
 		}
 	} else {

@@ -27,10 +27,10 @@ const (
 	begin, tracked, end = "begin", "tracked", "end"
 
 	first, last   = math.MinInt32 + 1, math.MaxInt32 // br_netfilter has the very first: packets are lost behind a chain in front of it
-	behindTracker = -199 // of connections, which is at -200
+	behindTracker = -199                             // of connections, which is at -200
 )
 
-// chain is one of ours.
+// chain is a chain of our tables.
 type chain struct {
 	family   byte
 	hook     uint32
@@ -41,10 +41,13 @@ type chain struct {
 	isJump   bool // it is at no hook
 }
 
+// bridgeFamily is the family of tables in which packets are that a bridge hands on.
+const bridgeFamily = "bridge"
+
 // hooks of the families, by the names that nft has for them.
 var (
 	hooksInet   = []string{"prerouting", "input", "forward", "output", "postrouting"} // bridge has the same
-	familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_NETDEV: "netdev"}
+	familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: bridgeFamily, unix.NFPROTO_NETDEV: "netdev"}
 )
 
 // Marks say which packets are followed, and at which links they come in.

@@ -1,5 +1,5 @@
 // Package trace follows one packet through this node, from the container that sends it to the one that gets it, and says what became of it: which
-// rule dropped it, or what else did. What it says of a packet was seen: nf_tables tells what it does with packets that a rule marks.
+// rule dropped it, or what else did. Nothing of that is computed: nf_tables tells what it does with packets that a rule marks.
 package trace
 
 import (

@@ -94,7 +94,7 @@ func ruleText(e Event) string {
 	return ""
 }
 
-// nft runs nft in the namespace of the calling thread. What it prints of a container's own rules is only text.
+// nft runs nft in the namespace of the calling thread. Its output about a container's own rules is only text.
 func nft(args ...string) string {
 	path, err := program.Find("nft")
 	if err != nil {

@@ -36,6 +36,7 @@ func (a ask) request(ctx context.Context, o node.Options) (*trace.Request, error
 	}
 	q := &trace.Request{Link: a.link, Size: a.size, Watch: a.watch, Timeout: a.timeout, Plugins: o.Plugins}
 	n := node.Read(ctx, o)
+	q.Host = &n.Host
 	if err := a.findSender(n, q); err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (a ask) request(ctx context.Context, o node.Options) (*trace.Request, error
 	case q.Outside && q.Watch:
 		q.Outside = false
 	case q.Outside && !q.From.IsValid():
-		q.From = trace.Stranger(q.To)
+		q.From = trace.Stranger(q.Host, q.To)
 	}
 	switch {
 	case a.size > 0 && q.Protocol == trace.TCP:
@@ -165,7 +166,7 @@ func findPublished(n *node.Node, q *trace.Request) error {
 		q.To = host
 		return nil
 	}
-	q.To = trace.AddressOfNode(q.From)
+	q.To = trace.AddressOfNode(q.Host, q.From)
 	for i := 0; !q.To.IsValid() && i < len(a.Gateways); i++ {
 		q.To = a.Gateways[i]
 	}

@@ -31,8 +31,8 @@ nobody.
 WHERE is ADDRESS, ADDRESS:PORT[/tcp|udp], CONTAINER[:PORT[/tcp|udp]], or PORT[/tcp|udp],
 which is a published port. Without a port it is a ping. The packet is sent by
 CONTAINER, or by --from: another container, "node", or an address outside. Without
-either it comes from outside. What comes from outside is let in by the node's own
-link, and what it is answered does not leave the node.
+either it comes from outside: it is let in by the node's own link, and no answer to it
+leaves the node.
 
 Nothing stays behind. The exit code is 1 if the packet was not answered.
 `,
