@@ -24,8 +24,6 @@ var ownWords = map[string]string{
 	"cmd/cnictl/internal/cmd/explain/table_node.go":      "messages of programs",
 	"cmd/cnictl/internal/cmd/leases/move.go":             "the two plugins between which leases move",
 	"cmd/cnictl/internal/cmd/newnet/kinds.go":            "the plugins of which it writes the configuration",
-	"cmd/cnictl/internal/cmd/probe/filter.go":            "a word of nft",
-	"cmd/cnictl/internal/cmd/probe/trace.go":             "a family of nf_tables",
 	"pkg/ipam/shared/shared.go":                          "the plugin's own package",
 	"pkg/link/kinds.go":                                  "kinds of links",
 	"pkg/netfilter/tables.go":                            "a family of nf_tables",

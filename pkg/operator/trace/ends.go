@@ -120,7 +120,7 @@ func (r *run) isDormant() bool {
 // ofUntracked is the cause if the tracking of connections lets the packet alone: the rule that says so was seen before.
 func (r *run) ofUntracked(list []stage, so string) *Cause {
 	for _, s := range list {
-		if s.isOwn() || s.Rule == 0 {
+		if s.own || s.Rule == 0 {
 			continue
 		}
 		if text := ruleText(s.Event); strings.Contains(text, "notrack") || strings.Contains(text, "CT") {
@@ -325,7 +325,7 @@ func (r *run) hasAddress(c *Container, a netip.Addr) bool {
 func (r *run) ownerOfChange() Owner {
 	list := r.request()
 	for i := 1; i < len(list); i++ {
-		if list[i].at == list[i-1].at && list[i].Packet.To != list[i-1].Packet.To && !list[i-1].isOwn() {
+		if list[i].at == list[i-1].at && list[i].Packet.To != list[i-1].Packet.To && !list[i-1].own {
 			return ownerOf(list[i-1].Table, list[i-1].Chain)
 		}
 	}

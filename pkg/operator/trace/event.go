@@ -20,7 +20,8 @@ type Event struct {
 	Mark                 uint32
 	Packet               Header
 
-	id uint32 // of the packet
+	id  uint32 // of the packet
+	own bool   // our own table says so
 }
 
 // Verdict is what becomes of a packet.
@@ -53,11 +54,8 @@ type Header struct {
 	MTU              uint16 // that a router tells of
 }
 
-// isOwn reports whether our own table says so.
-func (e Event) isOwn() bool { return strings.HasPrefix(e.Table, "cnictl-trace-") }
-
 // isCheckpoint reports whether it is the end of a chain of ours: the packet has come there.
-func (e Event) isCheckpoint() bool { return e.isOwn() && e.Rule == 0 && e.Verdict == Accept }
+func (e Event) isCheckpoint() bool { return e.own && e.Rule == 0 && e.Verdict == Accept }
 
 // point is the hook of a checkpoint, and which of our chains it is. That of another family than inet has it in front.
 func (e Event) point() (hook, which string) {
@@ -69,7 +67,7 @@ func (e Event) point() (hook, which string) {
 }
 
 // drops reports whether somebody else ends the packet's way.
-func (e Event) drops() bool { return !e.isOwn() && (e.Verdict == Drop || e.Verdict == Queue) }
+func (e Event) drops() bool { return !e.own && (e.Verdict == Drop || e.Verdict == Queue) }
 
 // String names the chain, and the rule.
 func (e Event) String() string {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // headerOfIP begins a packet from 10.88.0.2 to 192.0.2.254.
@@ -37,12 +38,53 @@ func TestHeader(t *testing.T) {
 	}
 }
 
+// TestParse reads what nf_tables says, and nothing else for it.
+func TestParse(t *testing.T) {
+	step := func(code uint32, policy bool) netlink.Message {
+		m := message(unix.NFPROTO_IPV4, unix.NFT_MSG_TRACE, 0, func(ae *netlink.AttributeEncoder) {
+			ae.String(unix.NFTA_TRACE_TABLE, "filter")
+			ae.String(unix.NFTA_TRACE_CHAIN, "FORWARD")
+			if policy {
+				ae.Uint32(unix.NFTA_TRACE_POLICY, code)
+				return
+			}
+			ae.Uint64(unix.NFTA_TRACE_RULE_HANDLE, 5)
+			ae.Nested(unix.NFTA_TRACE_VERDICT, func(ae *netlink.AttributeEncoder) error {
+				ae.Uint32(unix.NFTA_VERDICT_CODE, code)
+				return nil
+			})
+		})
+		return m
+	}
+	const drop, queue, accept = 0, 5<<16 | 3, 1
+	for _, test := range []struct {
+		name    string
+		m       netlink.Message
+		dropped bool
+		rule    uint64
+	}{
+		{"a rule that drops", step(drop, false), true, 5},
+		{"a policy that drops", step(drop, true), true, 0},
+		{"a rule that queues", step(queue, false), true, 5},
+		{"a rule that accepts", step(accept, false), false, 5},
+		{"a policy that accepts", step(accept, true), false, 0},
+		{"another message", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_NEWRULE)}, Data: step(drop, false).Data}, false, 0},
+		{"nothing", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_TRACE)}}, false, 0},
+		{"garbage", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_TRACE)}, Data: []byte{2, 0, 0, 0, 200, 0}}, false, 0},
+	} {
+		e, ok := parse(test.m)
+		if (ok && e.drops()) != test.dropped || ok && e.Rule != test.rule || test.dropped && (e.Family != "ip" || e.Table != "filter" || e.Chain != "FORWARD") {
+			t.Errorf("%s: %+v, %v", test.name, e, ok)
+		}
+	}
+}
+
 // FuzzParse reads whatever a kernel may send.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 8, 0, 1, 0, 'm', 'i', 'n', 'e'})
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		m := netlink.Message{Data: data}
-		m.Header.Type = nftMessage(0x11) // NFT_MSG_TRACE
+		m.Header.Type = nftMessage(unix.NFT_MSG_TRACE)
 		parse(m)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -24,7 +25,7 @@ type injector struct {
 
 func newInjector(to netlink.Link) (*injector, error) {
 	tap := &netlink.Tuntap{LinkAttrs: netlink.NewLinkAttrs(), Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_ONE_QUEUE, NonPersist: true, Queues: 1}
-	tap.Name = fmt.Sprintf("trace%d", os.Getpid())
+	tap.Name = "trace-" + strings.ToLower(rand.Text()[:8])
 	if err := netlink.LinkAdd(tap); err != nil {
 		return nil, fmt.Errorf("make a link from which a packet is let in: %w", err)
 	}

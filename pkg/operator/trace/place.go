@@ -64,9 +64,9 @@ type way struct {
 	parent  netlink.Link // what a macvlan, ipvlan or VLAN is made on; nil if it is none
 }
 
-// wayOf looks by which links a container's packets to an address go. Of one whose own link is down or gone it is what ADD has made.
+// wayOf looks by which links a container's packets to an address go. If that can't be asked, as of one whose own link is down, it is what ADD has made.
 func (p *place) wayOf(c *Container, to netip.Addr) (w way) {
-	if r := p.route(to, netip.Addr{}, 0, 0); r.err == nil {
+	if r := p.route(to, netip.Addr{}, 0, 0); r.err == nil && !r.local {
 		w.inside = p.link(r.link)
 	}
 	for i := 0; w.inside == nil && i < len(c.Attachments); i++ {

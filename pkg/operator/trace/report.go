@@ -50,6 +50,11 @@ type Cause struct {
 	Whose Owner `json:"whose"`
 }
 
+// IsVague reports whether the cause says only where the packet was seen last.
+func (c *Cause) IsVague() bool {
+	return c.Code == hookDrops.Name || c.Code == leftNode.Name || c.Code == silent.Name || c.Code == notSent.Name || c.Code == told.Name
+}
+
 func (r *run) report() *Report {
 	request, answer := r.request(), r.answer()
 	report := &Report{Packet: r.flow.String(), Steps: append(r.describe(request, "request"), r.describe(answer, "answer")...)}
@@ -78,7 +83,7 @@ func (r *run) describe(list []stage, direction string) (steps []Step) {
 			}
 		}
 		step := Step{Way: direction, At: s.at.name, Hook: s.hook}
-		if s.isOwn() {
+		if s.own {
 			step.What = r.point(s)
 		} else if s.Rule != 0 || s.Verdict != Continue { // the end of a chain that others enter
 			r.foreign(s, &step)

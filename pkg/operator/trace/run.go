@@ -57,12 +57,13 @@ type run struct {
 	steps         map[*place][]Event
 	sent          error // why the sender's kernel did not send it, or what it heard of it
 	answered      *Event
+	table         string
 	ports         map[uint16]bool // that the host has given the sender in place of its own
 }
 
 // Trace follows one packet. All that it makes for that goes with it, however it ends.
 func Trace(ctx context.Context, q Request) (report *Report, err error) {
-	r := &run{Request: q, host: &place{name: "host"}, steps: map[*place][]Event{}, ports: map[uint16]bool{}}
+	r := &run{Request: q, host: &place{name: "host"}, steps: map[*place][]Event{}, ports: map[uint16]bool{}, table: newTableName()}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(); err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (r *run) places() (list []*place) {
 
 // marks are what the tables of a place mark.
 func (r *run) marks(p *place) Marks {
-	m := Marks{Flow: r.flow, State: p.isHost()}
+	m := Marks{table: r.table, Flow: r.flow, State: p.isHost()}
 	for _, a := range []netip.Addr{r.flow.To, r.flow.From, r.source.route(r.flow.To, netip.Addr{}, 0, 0).next} {
 		if a.IsValid() && !slices.Contains(m.Next, a) {
 			m.Next = append(m.Next, a)
@@ -295,7 +296,7 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 	case h.drops():
 		return true
 	case !answer:
-	case h.isOwn() && h.Verdict == Drop, h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
+	case h.own && h.Verdict == Drop, h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
 		r.answered = cmp.Or(r.answered, &h.Event)
 		return true
 	}

@@ -53,7 +53,7 @@ func (r *run) stages(p *place, answer bool, isHook func(string) bool) (list []st
 		if e.Packet.About.IsValid() || r.isAnswer(e.Packet) != answer {
 			continue
 		}
-		if e.isOwn() {
+		if e.own {
 			at, which := e.point()
 			if !strings.Contains(e.Chain, "-") { // a chain for the state of a connection
 				at = hook
@@ -105,7 +105,7 @@ func lastOf(list []stage) (last stage) {
 // hasEntered reports whether the packet was in one of our chains for the state of connections.
 func hasEntered(list []stage, chain string) bool {
 	for _, s := range list {
-		if s.isOwn() && s.Target == chain {
+		if s.own && s.Target == chain {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
@@ -52,6 +54,7 @@ var (
 
 // Marks say which packets are followed, and at which links they come in.
 type Marks struct {
+	table string // what our tables are called
 	Flow  Flow
 	Next  []netip.Addr // whose link addresses are asked for
 	Links []string
@@ -135,26 +138,31 @@ func (m Marks) keeping() (rules []condition) {
 	return rules
 }
 
-// ownTable is what our tables are called.
-func ownTable() string { return fmt.Sprintf("cnictl-trace-%d", os.Getpid()) }
+// ownTables is how the names of all tables like ours begin.
+const ownTables = "cnictl-trace-"
+
+// newTableName names the tables of one trace, of which several may be under way.
+func newTableName() string {
+	return fmt.Sprintf("%s%d-%s", ownTables, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+}
 
 // makeTable makes our table of a family in the namespace of the calling thread. It goes when the connection is closed, or this process ends.
-func makeTable(family byte, chains []chain) (*netlink.Conn, error) {
+func makeTable(name string, family byte, chains []chain) (*netlink.Conn, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, err
 	}
 	batch := []netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN), message(family, unix.NFT_MSG_NEWTABLE, netlink.Create|netlink.Excl, func(ae *netlink.AttributeEncoder) {
-		ae.String(unix.NFTA_TABLE_NAME, ownTable())
+		ae.String(unix.NFTA_TABLE_NAME, name)
 		ae.Uint32(unix.NFTA_TABLE_FLAGS, tableOwned)
 	})}
 	for _, c := range chains {
-		batch = append(batch, message(family, unix.NFT_MSG_NEWCHAIN, netlink.Create, c.encode))
+		batch = append(batch, message(family, unix.NFT_MSG_NEWCHAIN, netlink.Create, func(ae *netlink.AttributeEncoder) { c.encode(ae, name) }))
 	}
 	for _, c := range chains {
 		for _, r := range c.rules {
 			batch = append(batch, message(family, unix.NFT_MSG_NEWRULE, netlink.Create|netlink.Append, func(ae *netlink.AttributeEncoder) {
-				ae.String(unix.NFTA_RULE_TABLE, ownTable())
+				ae.String(unix.NFTA_RULE_TABLE, name)
 				ae.String(unix.NFTA_RULE_CHAIN, c.name)
 				ae.Nested(unix.NFTA_RULE_EXPRESSIONS, func(ae *netlink.AttributeEncoder) error { return encode(ae, family, r) })
 			}))
@@ -178,8 +186,8 @@ func send(conn *netlink.Conn, batch []netlink.Message) error {
 	return nil
 }
 
-func (c chain) encode(ae *netlink.AttributeEncoder) {
-	ae.String(unix.NFTA_CHAIN_TABLE, ownTable())
+func (c chain) encode(ae *netlink.AttributeEncoder, table string) {
+	ae.String(unix.NFTA_CHAIN_TABLE, table)
 	ae.String(unix.NFTA_CHAIN_NAME, c.name)
 	if c.isJump {
 		return

@@ -5,6 +5,7 @@ package trace
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -18,11 +19,12 @@ type tracer struct {
 	events *netlink.Conn
 	tables []*netlink.Conn
 	heard  chan Event
+	name   string // of the tables
 }
 
 // startTracer begins to follow packets in the namespace of the calling thread.
 func startTracer(m Marks) (t *tracer, err error) {
-	t = &tracer{heard: make(chan Event, 64)}
+	t = &tracer{heard: make(chan Event, 64), name: m.table}
 	if t.events, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
 		return nil, err
 	}
@@ -45,7 +47,7 @@ func (t *tracer) makeTables(m Marks) error {
 		if len(chains) == 0 || family == unix.NFPROTO_NETDEV && m.Links == nil {
 			continue
 		}
-		table, err := makeTable(family, chains)
+		table, err := makeTable(m.table, family, chains)
 		switch {
 		case err == nil:
 			t.tables = append(t.tables, table)
@@ -61,8 +63,8 @@ func (t *tracer) listen() {
 	packets := map[uint32]Event{}
 	hear := func(m netlink.Message) {
 		e, ok := parse(m)
-		if !ok {
-			return
+		if e.own = e.Table == t.name; !ok || !e.own && strings.HasPrefix(e.Table, ownTables) {
+			return // of another trace
 		}
 		if e.Packet == (Header{}) { // they are there with the first step of a chain
 			e.Packet, e.In, e.Out = packets[e.id].Packet, packets[e.id].In, packets[e.id].Out

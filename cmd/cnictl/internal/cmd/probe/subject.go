@@ -19,7 +19,7 @@ type subject struct {
 	a, b *Container
 	port int // of the host, that leads to b; 0 if no plugin publishes ports
 
-	filtered map[string][2]string // what whyFiltered has found, and a remedy
+	traced map[string][2]string // what whyTraced has found, and a remedy
 }
 
 // way is where the packets of a test are seen until they have reached whom they are for, as far as that is on this node.
