@@ -41,6 +41,13 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 			}
 		}
 	}
+	if s := kept(request); s != nil {
+		if c := r.ledElsewhere(request); c != nil {
+			return Dropped, c
+		}
+		return Dropped, hostNoRoute.cause(Administrator, finding.Say(`let the host be the gateway of the container's network ("isGateway"), or give it a route there`),
+			"the host sends what is for %s out by %s: it has no other route there", s.Packet.To, s.at.linkName(s.Out))
+	}
 	if answer != nil {
 		return Dropped, r.lost(answer, true)
 	}

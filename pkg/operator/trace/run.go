@@ -170,7 +170,7 @@ func (r *run) marks(p *place) Marks {
 		}
 	}
 	if r.Outside && p.isHost() {
-		m.Keep = r.flow.From
+		m.Keep, m.Out = r.flow.From, r.outwards()
 	}
 	switch {
 	case p.isHost():
@@ -181,6 +181,18 @@ func (r *run) marks(p *place) Marks {
 		m.Links = []string{r.to.inside.Attrs().Name}
 	}
 	return m
+}
+
+// outwards are the links by which a packet from outside could leave the node again, if nothing leads it to a container.
+func (r *run) outwards() (names []string) {
+	names = append(names, r.inject.to.Attrs().Name)
+	uplinks, _ := r.Host.Uplinks()
+	for _, l := range uplinks {
+		if l.Name != names[0] {
+			names = append(names, l.Name)
+		}
+	}
+	return names
 }
 
 // hostLinks are the links of the host by which the packets may come in.
@@ -294,6 +306,8 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 	hook, which := h.point()
 	switch {
 	case h.drops():
+		return true
+	case !answer && h.own && h.Verdict == Drop:
 		return true
 	case !answer:
 	case h.own && h.Verdict == Drop, h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:

@@ -92,6 +92,16 @@ func dropped(list []stage) *stage {
 	return nil
 }
 
+// kept returns the step at which we have kept the packet itself on the node, and not its answer, nil if there is none.
+func kept(list []stage) *stage {
+	for i := range list {
+		if list[i].own && list[i].Verdict == Drop {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
 // lastOf is the last of our own points that a packet has come to.
 func lastOf(list []stage) (last stage) {
 	for _, s := range list {

@@ -59,6 +59,7 @@ type Marks struct {
 	Next  []netip.Addr // whose link addresses are asked for
 	Links []string
 	Keep  netip.Addr // what is for this address, which nobody may have, leaves the node by no link
+	Out   []string   // the flow's packets do not leave by these links, whoever they are for
 	State bool       // look what the tracking of connections says
 }
 
@@ -132,8 +133,14 @@ func (m Marks) keeping() (rules []condition) {
 	if !m.Keep.IsValid() {
 		return nil
 	}
+	drop := condition{&expr.Verdict{Kind: expr.VerdictDrop}}
 	for _, c := range m.Flow.isOf() {
-		rules = append(rules, slices.Concat(m.Flow.address(false, m.Keep), c, condition{&expr.Verdict{Kind: expr.VerdictDrop}}))
+		rules = append(rules, slices.Concat(m.Flow.address(false, m.Keep), c, drop))
+		for _, name := range m.Out {
+			data := make([]byte, unix.IFNAMSIZ)
+			copy(data, name)
+			rules = append(rules, slices.Concat(condition{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1}, equals(data)}, c, drop))
+		}
 	}
 	return rules
 }

@@ -87,6 +87,9 @@ func (w *subject) gateway(f family) *Test {
 	if !gateway.IsValid() {
 		return notTried(name, "not tried: the network gives no gateway")
 	}
+	if w.hasNoGateway() {
+		return notTried(name, `not expected to work: the network's bridge is no gateway ("isGateway"), and its ipam names none`)
+	}
 	if gateway.IsLinkLocalUnicast() {
 		gateway = gateway.WithZone(ifName)
 	}
