@@ -33,6 +33,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/run"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/show"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/status"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/trace"
 	_ "github.com/cnibox/cnibox/cmd/cnictl/internal/heap"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/process/box"
@@ -78,7 +79,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	root.AddCommand(
 		show.New(), log.New(), doctor.New(),
 		install.New(), install.NewUninstall(), list.New(), newnet.New(), lint.New(),
-		probe.New(), exec.New(), capture.New(), explain.New(),
+		trace.New(), probe.New(), exec.New(), capture.New(), explain.New(),
 		run.New(), add.New(), del.New(), check.New(), gc.New(), release.New(), purge.New(), status.New(), repair.New(), leases.New(),
 		bugreport.New(), metrics.New(), agent.New(),
 	)

@@ -8,7 +8,7 @@ const sections = [
   ['install', 'Install', ['packages', 'kubernetes', 'containerd', 'crio', 'podman', 'nerdctl', 'k3s', 'nomad', 'buildkit', 'rootless', 'ansible']],
   ['plugins', 'Plugins', []],
   ['recipes', 'Recipes', ['published-port', 'two-networks', 'vlans', 'lan-address', 'virtual-machine', 'flannel', 'dhcp', 'limits', 'isolation', 'sandboxes']],
-  ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'after-another-cni', 'agent', 'netfilter', 'fips']],
+  ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'dropped', 'after-another-cni', 'agent', 'netfilter', 'fips']],
   ['moving', 'Moving', ['from-reference', 'from-docker', 'from-humanz']],
   ['project', 'Project', ['architecture', 'writing-a-plugin', 'security', 'reliability', 'conformance', 'cni-conformance', 'kernels', 'runtimes', 'benchmarks', 'versions', 'releases', 'packagers', 'dependencies']],
 ]

@@ -20,7 +20,7 @@ import (
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	guides := map[string]map[string][]string{}
-	for _, guide := range []string{"agent", "troubleshooting"} {
+	for _, guide := range []string{"agent", "dropped", "troubleshooting"} {
 		guides[guide] = examplesOf(t, "../../docs/operate/"+guide+".md", "\n## ")
 	}
 	pages, err := filepath.Glob("../../docs/operate/cnictl/*.md")

@@ -1,7 +1,10 @@
 package operator
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -10,6 +13,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/trace"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -54,6 +59,7 @@ type script struct {
 	pods      map[string]*netlab.Pod
 	snapshots map[string]*netlab.Snapshot
 	variables map[string]string
+	remedy    []finding.Command
 	code      int    // of the last cnictl, node or in
 	printed   string // by it
 }
@@ -143,6 +149,35 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("since %s there is changed:\n%s", args[0], diff)
 			}
 		},
+		// serve POD PORT has a pod, or the node, answer by TCP at a port.
+		"serve": func(ts *testscript.TestScript, _ bool, args []string) {
+			in := &s.host.Namespace
+			if args[0] != "node" {
+				in = &s.pod(ts, args).Namespace
+			}
+			in.ServeTCP(s, ":"+args[1])
+		},
+		// listen POD PORT has a pod take what comes by UDP at a port, and answer nothing.
+		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
+			var conn net.PacketConn
+			var err error
+			s.pod(ts, args).Do(func() { conn, err = net.ListenPacket("udp", ":"+args[1]) })
+			ts.Check(err)
+			ts.Defer(func() { _ = conn.Close() })
+		},
+		// traced CODE WHOSE ARGUMENT… traces a packet, which has to be lost for a cause of that code and owner.
+		"traced": func(ts *testscript.TestScript, _ bool, args []string) { s.trace(ts, args[0], args[1], args[2:]) },
+		// mended ARGUMENT… runs the commands of the last cause, and traces a packet, which has to be answered.
+		"mended": func(ts *testscript.TestScript, _ bool, args []string) {
+			for _, c := range s.remedy {
+				if c[0] == "cnictl" {
+					s.must(c[1:]...)
+				} else {
+					s.host.MustRun(s, c[0], c[1:]...)
+				}
+			}
+			s.trace(ts, "", "", args)
+		},
 		// reaches ADDRESS sends it a ping from the node.
 		"reaches": func(ts *testscript.TestScript, neg bool, args []string) {
 			wait := netlab.Patience
@@ -153,6 +188,25 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("%v", err)
 			}
 		},
+	}
+}
+
+// trace traces a packet. The cause has to be of that code and owner; "": it has to be answered.
+func (s *script) trace(ts *testscript.TestScript, code, whose string, args []string) {
+	wait := silence
+	if code == "" {
+		wait = netlab.Patience
+	}
+	exit, printed := s.cnictl(append([]string{"trace", "--json", "--timeout", wait.String()}, args...)...)
+	var r trace.Report
+	if err := json.Unmarshal([]byte(printed), &r); err != nil {
+		ts.Fatalf("exit code %d, %v\n%s", exit, err, printed)
+	}
+	r.Cause = cmp.Or(r.Cause, &trace.Cause{})
+	s.code, s.printed, s.remedy = exit, r.Summary+"\n"+r.Cause.Remedy, r.Cause.Commands
+	_, _ = fmt.Fprintf(ts.Stdout(), "%s: %s: %s (%s)\n%s\n", r.Outcome, r.Cause.Code, r.Summary, r.Cause.Whose, r.Cause.Remedy)
+	if r.Cause.Code != code || string(r.Cause.Whose) != whose || (exit == 0) != (code == "") {
+		ts.Fatalf("exit code %d, cause %q of %q, want %q of %q\n%s", exit, r.Cause.Code, r.Cause.Whose, code, whose, printed)
 	}
 }
 

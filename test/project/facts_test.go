@@ -24,8 +24,6 @@ var ownWords = map[string]string{
 	"cmd/cnictl/internal/cmd/explain/table_node.go":      "messages of programs",
 	"cmd/cnictl/internal/cmd/leases/move.go":             "the two plugins between which leases move",
 	"cmd/cnictl/internal/cmd/newnet/kinds.go":            "the plugins of which it writes the configuration",
-	"cmd/cnictl/internal/cmd/probe/filter.go":            "a word of nft",
-	"cmd/cnictl/internal/cmd/probe/trace.go":             "a family of nf_tables",
 	"pkg/ipam/shared/shared.go":                          "the plugin's own package",
 	"pkg/link/kinds.go":                                  "kinds of links",
 	"pkg/netfilter/tables.go":                            "a family of nf_tables",
@@ -37,6 +35,9 @@ var ownWords = map[string]string{
 	"pkg/operator/netconf/netconf.go":                    "a key, which others' plugins have, too",
 	"pkg/operator/node/configuration.go":                 "a capability",
 	"pkg/operator/runtimes/capabilities.go":              "a capability",
+	"pkg/operator/trace/lost.go":                         "a program",
+	"pkg/operator/trace/table.go":                        "a family of nf_tables",
+	"pkg/operator/trace/whose.go":                        "names of others' programs, and a word of nft",
 	"pkg/plugin/missing.go":                              "kinds of links",
 	"pkg/process/delegate/delegate.go":                   "the plugin that old leases are released by",
 }

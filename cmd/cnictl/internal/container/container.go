@@ -22,7 +22,11 @@ type Container struct {
 
 // Find returns the container that a name means.
 func Find(ctx context.Context, o node.Options, name string) (*Container, error) {
-	n := node.Read(ctx, o)
+	return FindOn(node.Read(ctx, o), name)
+}
+
+// FindOn returns the container that a name means on a node.
+func FindOn(n *node.Node, name string) (*Container, error) {
 	var alive, all []*node.Attachment
 	for _, m := range n.Find(name) {
 		all = append(all, m.Attachment)

@@ -8,12 +8,13 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/lint"
+	"github.com/cnibox/cnibox/pkg/operator/trace"
 )
 
-// printedCode is how doctor and lint print the code of a finding.
-var printedCode = regexp.MustCompile(`\b(?:error|warning|info) ([a-z0-9-]+): `)
+// printedCode is how doctor, lint and trace print the code of a finding.
+var printedCode = regexp.MustCompile(`\b(?:error|warning|info|cause) +([a-z0-9-]+): `)
 
-// codesIn returns what is known of the codes of doctor, repair and lint in a text, which is one or has some as they print them.
+// codesIn returns what is known of the codes of doctor, repair, lint and trace in a text, which is one or has some as they print them.
 func codesIn(text string) (list []Finding) {
 	list = ofCode(strings.TrimSpace(text))
 	for _, m := range printedCode.FindAllStringSubmatch(text, -1) {
@@ -31,6 +32,9 @@ func ofCode(name string) (list []Finding) {
 	}
 	if c := lint.Codes().Find(name); c != nil {
 		list = append(list, newFinding(&Known{ID: name, Means: c.Meaning, Do: strings.TrimSuffix("cnictl lint FILE says where; to write there: "+c.Remedy, "; to write there: ")}, c.Severity, name))
+	}
+	if c := trace.Codes().Find(name); c != nil {
+		list = append(list, newFinding(&Known{ID: name, Means: c.Meaning, Do: c.Remedy}, c.Severity, name))
 	}
 	return list
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
+	"github.com/cnibox/cnibox/pkg/operator/trace"
 )
 
 func ids(e *Explanation) (list []string) {
@@ -107,10 +108,10 @@ func TestLike(t *testing.T) {
 	}
 }
 
-// TestCodesOfFindings knows each code of doctor, repair and lint, alone and as it is printed.
+// TestCodesOfFindings knows each code of doctor, repair, lint and trace, alone and as it is printed.
 func TestCodesOfFindings(t *testing.T) {
-	for _, c := range slices.Concat(doctor.Codes(), repair.Codes(), lint.Codes()) {
-		for _, text := range []string{c.Name + "\n", "error " + c.Name + ": something", "a.conflist:3:5: warning " + c.Name + ": something"} {
+	for _, c := range slices.Concat(doctor.Codes(), repair.Codes(), lint.Codes(), trace.Codes()) {
+		for _, text := range []string{c.Name + "\n", "error " + c.Name + ": something", "a.conflist:3:5: warning " + c.Name + ": something", "cause  " + c.Name + ": something"} {
 			e := Explain(text)
 			says := func(f Finding) bool { return f.Code == c.Name && f.Meaning == c.Meaning && f.Severity == c.Severity }
 			if !slices.ContainsFunc(e.Findings, says) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/trace"
 )
 
 // Known is an error that people meet, whoever reports it: our plugins, the reference's, libcni, a runtime.
@@ -93,7 +94,7 @@ func Explain(text string) *Explanation {
 	e.leaveOut(func(k *Known) bool { return k.Wraps })
 	e.leaveOut(func(k *Known) bool { return k.isPage })
 	if word := strings.TrimSpace(e.Message); len(e.Findings) == 0 && !strings.Contains(word, " ") {
-		e.Like = lookup.Near(append(doctor.Codes().Names(), lint.Codes().Names()...), word)
+		e.Like = lookup.Near(slices.Concat(doctor.Codes().Names(), lint.Codes().Names(), trace.Codes().Names()), word)
 	}
 	return e
 }

@@ -37,6 +37,7 @@ type Container struct {
 	link      netlink.Link // its interface
 	namespace netns.NsHandle
 	rt        *libcni.RuntimeConf // nil: nothing was made yet
+	result    *types100.Result
 }
 
 func newContainer(name, id string, port int) *Container {
@@ -59,6 +60,7 @@ func (c *Container) add(ctx context.Context, node network.Node, list *libcni.Net
 	if err != nil {
 		return fmt.Errorf("read the result of network %s: %w", list.Name, err)
 	}
+	c.result = result
 	for _, ip := range result.IPs {
 		c.Addresses = appendAddress(c.Addresses, ip.Address.IP)
 		c.Gateways = appendAddress(c.Gateways, ip.Gateway)
@@ -131,17 +133,16 @@ func appendAddress(all []netip.Addr, ip net.IP) []netip.Addr {
 
 // family is IPv4 or IPv6.
 type family struct {
-	name       string
-	header     int    // bytes of the header
-	forwarding string // the sysctl
-	loopback   netip.Addr
-	foreign    netip.Addr // an address that nobody has
-	has        func(netip.Addr) bool
+	name     string
+	header   int // bytes of the header
+	loopback netip.Addr
+	foreign  netip.Addr // an address that nobody has
+	has      func(netip.Addr) bool
 }
 
 var families = []family{
-	{"IPv4", 20, "net.ipv4.ip_forward", netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.0"), netip.Addr.Is4},
-	{"IPv6", 40, "net.ipv6.conf.all.forwarding", netip.IPv6Loopback(), netip.MustParseAddr("2001:db8::"), netip.Addr.Is6},
+	{"IPv4", 20, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("192.0.2.0"), netip.Addr.Is4},
+	{"IPv6", 40, netip.IPv6Loopback(), netip.MustParseAddr("2001:db8::"), netip.Addr.Is6},
 }
 
 func familyOf(a netip.Addr) family {

@@ -3,96 +3,83 @@ package probe
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
-	"os/exec"
-	"regexp"
-	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/trace"
 )
 
-// whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. doctor may know what
-// nf_tables does not tell, such as about rules of iptables-legacy.
-func (w *subject) whyFiltered(t *Test) (reason, remedy string) {
-	if t == nil || t.from == nil {
-		return w.whyDoctor()
+// whyTraced says what a trace of the test's packets saw: the first cause for which one is lost, and what to do.
+func (w *subject) whyTraced(t *Test) (reason, remedy string) {
+	if t == nil || t.target.Addr().IsLinkLocalUnicast() {
+		return "", ""
 	}
-	key := fmt.Sprint(t.from.Name, t.Family, t.protocol, t.target.Port())
-	if known, ok := w.filtered[key]; ok {
+	key := fmt.Sprint(w.nameOf(t.from), t.To, t.protocol, t.size)
+	if known, ok := w.traced[key]; ok {
 		return known[0], known[1]
 	}
-	if v, found := w.trace(t); found {
-		reason, remedy = v.reason(), v.remedy()
-	} else {
-		reason, remedy = w.whyDoctor()
+	q := w.request(t)
+	const patience = time.Second
+	q.Timeout = patience
+	r, err := trace.Trace(context.Background(), *q)
+	if err == nil && r.Cause != nil && !r.Cause.IsVague() {
+		reason, remedy = r.Cause.Summary, r.Cause.Remedy
 	}
-	w.filtered[key] = [2]string{reason, remedy}
+	w.traced[key] = [2]string{reason, remedy}
 	return reason, remedy
 }
 
-// trace tries a test again, and returns what drops its packets.
-func (w *subject) trace(t *Test) (v verdict, found bool) {
-	sources := []netip.Addr{t.from.address(familyOf(t.target.Addr()))}
-	if t.reached != nil && t.reached != t.from {
-		sources = append(sources, t.reached.address(familyOf(t.target.Addr())))
-	}
-	tracing, err := startTracer(sources)
-	if err != nil {
-		return v, false
-	}
-	defer tracing.close()
-	const patience = 500 * time.Millisecond
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	again, tried := *t, make(chan error, 1)
-	go func() { tried <- again.try(ctx) }()
-	v, found = tracing.drop(time.Now().Add(patience))
-	cancel()
-	<-tried
-	return v, found
-}
-
-func (v verdict) reason() string {
-	in := fmt.Sprintf("chain %s of table %s %s", v.chain, v.family, v.table)
-	if v.rule == 0 {
-		return in + " drops it: none of its rules accepts it, and its policy is drop"
-	}
-	return strings.TrimSpace(fmt.Sprintf("rule %d in %s drops it: %s", v.rule, in, v.text()))
-}
-
-func (v verdict) remedy() string {
-	if v.rule == 0 {
-		return `add {"type": "firewall"} to the network's plugins, whose rules accept its packets, or a rule of your own`
-	}
-	return fmt.Sprintf("if nobody needs it: nft delete rule %s %s %s handle %d", v.family, v.table, v.chain, v.rule)
-}
-
-var counters = regexp.MustCompile(`counter packets \d+ bytes \d+ ?`)
-
-// text is the rule as nft prints it, "" if it does not.
-func (v verdict) text() string {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	chain, err := exec.CommandContext(ctx, "nft", "-a", "list", "chain", v.family, v.table, v.chain).Output()
-	if err != nil {
+func (w *subject) nameOf(c *Container) string {
+	if c == nil {
 		return ""
 	}
-	if m := regexp.MustCompile(fmt.Sprintf(`(?m)^\s*(.*) # handle %d$`, v.rule)).FindSubmatch(chain); m != nil {
-		return counters.ReplaceAllString(string(m[1]), "")
-	}
-	return ""
+	return c.Name
 }
 
-// whyDoctor is what doctor finds about the network in the packet filter.
-func (w *subject) whyDoctor() (reason, remedy string) {
-	o := doctor.Options{
-		Options: w.node.Options,
-		Codes:   []string{"forward-drops", "docker-drops", "ufw-drops", "firewalld-no-zone"},
+// request is a test as trace takes it.
+func (w *subject) request(t *Test) *trace.Request {
+	q := &trace.Request{Flow: trace.Flow{To: t.target.Addr().WithZone("")}, Source: w.traceable(t.from), Target: w.traceable(t.reached),
+		Size: t.size, Host: &node.Host{}, Plugins: w.node.Plugins}
+	switch t.protocol {
+	case tcp:
+		q.Protocol, q.ToPort = trace.TCP, t.target.Port()
+	case udp:
+		q.Protocol, q.ToPort = trace.UDP, t.target.Port()
+	default:
+		q.Protocol = trace.Ping
 	}
-	for _, f := range doctor.Examine(context.Background(), o).Findings {
-		if f.Network == w.list.Name {
-			return f.Summary, f.Remedy
-		}
+	return q
+}
+
+// traceable is a container as trace takes it.
+func (w *subject) traceable(c *Container) *trace.Container {
+	if c == nil {
+		return nil
 	}
-	return "", ""
+	a := &node.Attachment{Network: w.list.Name, ContainerID: c.ID, IfName: ifName, Gateways: c.Gateways,
+		Result: &node.Result{NetworkAttachment: libcni.NetworkAttachment{Config: w.list.Bytes}, Result: c.result}}
+	for _, ip := range c.Addresses {
+		a.Addresses = append(a.Addresses, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	if end := c.hostEnd(); end != nil {
+		a.HostEnd = &node.Link{Name: end.Attrs().Name, Link: end}
+	}
+	return &trace.Container{Name: c.Name, Netns: c.rt.NetNS, Attachments: []*node.Attachment{a}}
+}
+
+// tryOutside asks as somebody outside of the node would.
+func (w *subject) tryOutside(ctx context.Context, t *Test, timeout time.Duration) error {
+	q := w.request(t)
+	q.Outside, q.Timeout = true, timeout
+	q.From = trace.Stranger(q.Host, q.To)
+	r, err := trace.Trace(ctx, *q)
+	if err != nil || r.Cause == nil {
+		return err
+	}
+	t.lost = &Loss{Packet: requestPacket, Reason: r.Cause.Summary, Remedy: r.Cause.Remedy}
+	return &net.OpError{Op: string(r.Outcome), Net: string(q.Protocol), Err: fmt.Errorf("%s", r.Cause.Summary)}
 }

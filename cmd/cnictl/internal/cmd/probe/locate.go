@@ -37,6 +37,9 @@ const (
 
 // locate finds out where a test's packets were lost.
 func (w *subject) locate(t *Test, seen *traces) *Loss {
+	if t.lost != nil {
+		return t.lost
+	}
 	var said refusal
 	if errors.As(t.err, &said) {
 		return &Loss{Packet: answerPacket, Reason: said.Error()}
@@ -125,7 +128,9 @@ func (w *subject) explainNeighbour(l *Loss, t *Test, seen *traces, way []point) 
 	reached := farthest(way, questions)
 	if reached+1 < len(way) {
 		l.between(way, reached)
-		l.explain(w.why(nil, way[reached], way[reached+1]))
+		if l.explain(w.why(nil, way[reached], way[reached+1])); l.Reason == "" {
+			l.explain(w.whyTraced(t))
+		}
 		return true
 	}
 	l.SeenAt, l.NotSeenAt = way[reached].String(), ""

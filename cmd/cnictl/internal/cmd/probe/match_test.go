@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/gopacket/gopacket/layers"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 var (
@@ -142,47 +140,6 @@ func TestCheckName(t *testing.T) {
 	for name, fine := range map[string]bool{"": true, "example.org": true, "example.org.": true, "localhost": true, string(make([]byte, 300)): false} {
 		if err := CheckName(name); (err == nil) != fine {
 			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
-// TestParseTrace reads what nf_tables says, and nothing else for it.
-func TestParseTrace(t *testing.T) {
-	step := func(code uint32, policy bool) netlink.Message {
-		m := message(nftMessage(unix.NFT_MSG_TRACE), 0, func(ae *netlink.AttributeEncoder) {
-			ae.String(unix.NFTA_TRACE_TABLE, "filter")
-			ae.String(unix.NFTA_TRACE_CHAIN, "FORWARD")
-			if policy {
-				ae.Uint32(unix.NFTA_TRACE_POLICY, code)
-				return
-			}
-			ae.Uint64(unix.NFTA_TRACE_RULE_HANDLE, 5)
-			ae.Nested(unix.NFTA_TRACE_VERDICT, func(ae *netlink.AttributeEncoder) error {
-				ae.Uint32(unix.NFTA_VERDICT_CODE, code)
-				return nil
-			})
-		})
-		m.Data[0] = unix.NFPROTO_IPV4
-		return m
-	}
-	const accept = 1
-	for _, test := range []struct {
-		name    string
-		m       netlink.Message
-		dropped bool
-		rule    uint64
-	}{
-		{"a rule that drops", step(nfDrop, false), true, 5},
-		{"a policy that drops", step(nfDrop, true), true, 0},
-		{"a rule that accepts", step(accept, false), false, 5},
-		{"a policy that accepts", step(accept, true), false, 0},
-		{"another message", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_NEWRULE)}, Data: step(nfDrop, false).Data}, false, 0},
-		{"nothing", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_TRACE)}}, false, 0},
-		{"garbage", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_TRACE)}, Data: []byte{2, 0, 0, 0, 200, 0}}, false, 0},
-	} {
-		v, dropped := parseTrace(test.m)
-		if dropped != test.dropped || v.rule != test.rule || dropped && (v.family != "ip" || v.table != "filter" || v.chain != "FORWARD") {
-			t.Errorf("%s: %+v, dropped: %v", test.name, v, dropped)
 		}
 	}
 }

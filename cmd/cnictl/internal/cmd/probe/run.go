@@ -77,7 +77,7 @@ func Run(ctx context.Context, node network.Node, o Options) (r *Report, err erro
 			return nil, err
 		}
 	}
-	w := &subject{node: node, list: list, a: a, b: b, port: port, filtered: map[string][2]string{}}
+	w := &subject{node: node, list: list, a: a, b: b, port: port, traced: map[string][2]string{}}
 	r = &Report{Network: list.Name, Works: true, Containers: []*Container{a, b}, Tests: w.tests(o)}
 	seen, err := w.try(ctx, r.Tests, o.Timeout)
 	if err == nil {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
@@ -19,7 +20,7 @@ type subject struct {
 	a, b *Container
 	port int // of the host, that leads to b; 0 if no plugin publishes ports
 
-	filtered map[string][2]string // what whyFiltered has found, and a remedy
+	traced map[string][2]string // what whyTraced has found, and a remedy
 }
 
 // way is where the packets of a test are seen until they have reached whom they are for, as far as that is on this node.
@@ -92,3 +93,15 @@ func (c *Container) hairpin() bool {
 
 // isOn reports whether a key of one of the network's plugins is true.
 func (w *subject) isOn(key string) bool { return netconf.Of(w.list, "", known.Plugins.Find).IsOn(key) }
+
+// hasNoGateway reports whether the gateway that IPAM gives is nobody's: the network is a bridge that is none, and no gateway is configured.
+func (w *subject) hasNoGateway() bool {
+	bridge := false
+	for _, p := range netconf.Of(w.list, "", known.Plugins.Find).All() {
+		if p.Facts.IsGateway || p.Config.Has("gateway") {
+			return false
+		}
+		bridge = bridge || p.Facts.Bridge != ""
+	}
+	return bridge && !strings.Contains(string(w.list.Bytes), `"gateway"`)
+}

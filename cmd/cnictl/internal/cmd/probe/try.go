@@ -25,9 +25,14 @@ func (w *subject) try(ctx context.Context, tests []*Test, timeout time.Duration)
 			continue
 		}
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout) // of a trace it begins when all is made
 			defer cancel()
-			if t.err = t.try(ctx); t.err != nil {
+			if t.outside {
+				t.err = w.tryOutside(ctx, t, timeout)
+			} else {
+				t.err = t.try(ctx)
+			}
+			if t.err != nil {
 				t.Outcome = Failed
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"syscall"
 
 	"github.com/containernetworking/plugins/pkg/utils/sysctl"
@@ -29,7 +28,7 @@ func (w *subject) why(t *Test, from, next point) (reason, remedy string) {
 	case from.in != nil || next.in != nil:
 		return "", ""
 	case from.router && next.router && t != nil:
-		return w.whyNotRouted(t, from)
+		return w.whyTraced(t)
 	}
 	return w.whyNotBridged(t, from, next)
 }
@@ -70,43 +69,12 @@ func (w *subject) whyNotBridged(t *Test, from, next point) (reason, remedy strin
 		return fmt.Sprintf("%s and %s are isolated ports of the bridge, which keeps such apart", from, next),
 			fmt.Sprintf(`bridge link set dev %s isolated off; if containers should not reach each other, say "portIsolation" in the network`, next)
 	}
-	if calls, err := sysctl.Sysctl("net.bridge.bridge-nf-call-iptables"); err == nil && calls == "1" {
-		if reason, remedy := w.whyFiltered(t); reason != "" {
-			return "br_netfilter is on, so that packets between ports of a bridge pass the FORWARD rules: " + reason, remedy
-		}
-	}
-	return "", ""
-}
-
-// whyNotRouted looks at what the host may do with a packet that it should send on.
-func (w *subject) whyNotRouted(t *Test, from point) (reason, remedy string) {
-	f := familyOf(t.target.Addr())
-	keys := []string{f.forwarding}
-	if f.name == "IPv4" {
-		keys = append(keys, "net.ipv4.conf."+strings.ReplaceAll(from.name, ".", "/")+".forwarding")
-	}
-	for _, key := range keys {
-		if on, err := sysctl.Sysctl(key); err == nil && on == "0" {
-			return fmt.Sprintf("the host does not forward %s: %s is 0", f.name, key), "sysctl -w " + key + "=1, and in /etc/sysctl.d so that it stays"
-		}
-	}
-	if reason, remedy := w.whyFiltered(t); reason != "" {
-		return reason, remedy
-	}
-	if t.isPublished() {
-		return w.whyNotTranslated()
-	}
-	return "", ""
+	return w.whyTraced(t)
 }
 
 // isPublished reports whether the test asks by a port of the host.
 func (t *Test) isPublished() bool {
 	return t.reached != nil && int(t.target.Port()) == t.reached.port && t.reached.port != 0
-}
-
-func (w *subject) whyNotTranslated() (reason, remedy string) {
-	return fmt.Sprintf("no rule of the host leads its port %d to b: the port map is gone, or another rule comes first", w.port),
-		"cnictl status " + w.list.Name + " says how ports are published, and cnictl repair puts port maps back"
 }
 
 // whyNotSent says why nothing was seen at the first place of a way.
@@ -115,11 +83,7 @@ func (w *subject) whyNotSent(t *Test, first point) (reason, remedy string) {
 		return reason, remedy
 	}
 	if t.isPublished() && t.from == nil {
-		localnet := "net.ipv4.conf." + strings.ReplaceAll(first.name, ".", "/") + ".route_localnet"
-		if on, err := sysctl.Sysctl(localnet); err == nil && on == "0" && t.target.Addr().IsLoopback() {
-			return fmt.Sprintf("the kernel sends nothing from 127.0.0.1 by %s: %s is 0", first, localnet), "sysctl -w " + localnet + "=1, as portmap does by itself"
-		}
-		return w.whyNotTranslated()
+		return w.whyTraced(t)
 	}
 	if t.from != nil && (errors.Is(t.err, syscall.ENETUNREACH) || errors.Is(t.err, syscall.EHOSTUNREACH)) {
 		return fmt.Sprintf("%s has no route to %s", t.from.Name, t.target.Addr()), "give the network routes (isDefaultGateway, or routes of its ipam)"
@@ -157,7 +121,7 @@ func (w *subject) explainSilence(l *Loss, t *Test, seen *traces, way []point, fo
 	case !last.out:
 		l.explain(w.whyHostIsSilent(t))
 	default:
-		l.explain(whyOutsideIsSilent(t, last, found))
+		l.explain(w.whyOutsideIsSilent(t, last, found))
 	}
 }
 
@@ -185,8 +149,8 @@ func (w *subject) whyHostIsSilent(t *Test) (reason, remedy string) {
 	if off, err := sysctl.Sysctl("net.ipv4.icmp_echo_ignore_all"); err == nil && off != "0" && t.protocol == echo {
 		return "the host answers no pings: net.ipv4.icmp_echo_ignore_all is 1", ""
 	}
-	if v, found := w.trace(t); found {
-		return v.reason(), v.remedy()
+	if reason, remedy := w.whyTraced(t); reason != "" {
+		return reason, remedy
 	}
 	if t.protocol != echo {
 		return fmt.Sprintf("nothing on the host answers at %s", t.To), "start what should listen there, and let its packets pass the INPUT rules"
@@ -195,7 +159,10 @@ func (w *subject) whyHostIsSilent(t *Test) (reason, remedy string) {
 }
 
 // whyOutsideIsSilent looks at the last packet that left the node.
-func whyOutsideIsSilent(t *Test, last point, found trail) (reason, remedy string) {
+func (w *subject) whyOutsideIsSilent(t *Test, last point, found trail) (reason, remedy string) {
+	if reason, remedy := w.whyTraced(t); reason != "" {
+		return reason, remedy
+	}
 	for _, p := range found.requests {
 		if p.isAt(last) && !routeTo(p.from).local && t.from.hostEnd() != nil {
 			return fmt.Sprintf("it left with the address %s, to which others may know no way back", p.from), `masquerade ("ipMasq": true), or give others a route to the network`

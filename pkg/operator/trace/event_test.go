@@ -1,0 +1,90 @@
+package trace
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// headerOfIP begins a packet from 10.88.0.2 to 192.0.2.254.
+func headerOfIP(protocol byte) []byte {
+	return []byte{0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 88, 0, 2, 192, 0, 2, 254}
+}
+
+func TestHeader(t *testing.T) {
+	from, to := netip.MustParseAddr("10.88.0.2"), netip.MustParseAddr("192.0.2.254")
+	arp := []byte{0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 88, 0, 2, 0, 0, 0, 0, 0, 0, 10, 88, 0, 1}
+	ethernet := append(make([]byte, 12), 8, 6)
+	v6 := append(append([]byte{0x60, 0, 0, 0, 0, 8, 58, 64}, netip.MustParseAddr("fd00:88::2").AsSlice()...), netip.MustParseAddr("2001:db8::1").AsSlice()...)
+	for name, c := range map[string]struct {
+		family                   string
+		link, network, transport []byte
+		want                     Header
+	}{
+		"tcp":             {"inet", nil, headerOfIP(6), []byte{0x9c, 0x40, 1, 187, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2}, Header{From: from, To: to, Protocol: 6, FromPort: 40000, ToPort: 443, Flags: 2}},
+		"cut off":         {"inet", nil, headerOfIP(6), []byte{0x9c}, Header{From: from, To: to, Protocol: 6}},
+		"nothing":         {"inet", nil, nil, nil, Header{}},
+		"ping":            {"netdev", nil, headerOfIP(1), []byte{8, 0, 0, 0, 0, 7, 0, 1}, Header{From: from, To: to, Protocol: 1, Type: 8, FromPort: 7, ToPort: 7}},
+		"too large":       {"inet", nil, headerOfIP(1), []byte{3, 4, 0, 0, 0, 0, 5, 120}, Header{From: from, To: to, Protocol: 1, Type: 3, Code: 4, MTU: 1400}},
+		"ping of IPv6":    {"inet", nil, v6, []byte{128, 0, 0, 0, 0, 7, 0, 1}, Header{From: netip.MustParseAddr("fd00:88::2"), To: netip.MustParseAddr("2001:db8::1"), Protocol: 58, Type: 128, FromPort: 7, ToPort: 7}},
+		"ARP":             {"arp", nil, arp, nil, Header{About: netip.MustParseAddr("10.88.0.1"), Asks: true}},
+		"ARP on a bridge": {"bridge", ethernet, arp, nil, Header{About: netip.MustParseAddr("10.88.0.1"), Asks: true}},
+	} {
+		if got := headerOf(c.family, c.link, c.network, c.transport); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// TestParse reads what nf_tables says, and nothing else for it.
+func TestParse(t *testing.T) {
+	step := func(code uint32, policy bool) netlink.Message {
+		m := message(unix.NFPROTO_IPV4, unix.NFT_MSG_TRACE, 0, func(ae *netlink.AttributeEncoder) {
+			ae.String(unix.NFTA_TRACE_TABLE, "filter")
+			ae.String(unix.NFTA_TRACE_CHAIN, "FORWARD")
+			if policy {
+				ae.Uint32(unix.NFTA_TRACE_POLICY, code)
+				return
+			}
+			ae.Uint64(unix.NFTA_TRACE_RULE_HANDLE, 5)
+			ae.Nested(unix.NFTA_TRACE_VERDICT, func(ae *netlink.AttributeEncoder) error {
+				ae.Uint32(unix.NFTA_VERDICT_CODE, code)
+				return nil
+			})
+		})
+		return m
+	}
+	const drop, queue, accept = 0, 5<<16 | 3, 1
+	for _, test := range []struct {
+		name    string
+		m       netlink.Message
+		dropped bool
+		rule    uint64
+	}{
+		{"a rule that drops", step(drop, false), true, 5},
+		{"a policy that drops", step(drop, true), true, 0},
+		{"a rule that queues", step(queue, false), true, 5},
+		{"a rule that accepts", step(accept, false), false, 5},
+		{"a policy that accepts", step(accept, true), false, 0},
+		{"another message", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_NEWRULE)}, Data: step(drop, false).Data}, false, 0},
+		{"nothing", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_TRACE)}}, false, 0},
+		{"garbage", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_TRACE)}, Data: []byte{2, 0, 0, 0, 200, 0}}, false, 0},
+	} {
+		e, ok := parse(test.m)
+		if (ok && e.drops()) != test.dropped || ok && e.Rule != test.rule || test.dropped && (e.Family != "ip" || e.Table != "filter" || e.Chain != "FORWARD") {
+			t.Errorf("%s: %+v, %v", test.name, e, ok)
+		}
+	}
+}
+
+// FuzzParse reads whatever a kernel may send.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte{1, 0, 0, 0, 8, 0, 1, 0, 'm', 'i', 'n', 'e'})
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		m := netlink.Message{Data: data}
+		m.Header.Type = nftMessage(unix.NFT_MSG_TRACE)
+		parse(m)
+	})
+}

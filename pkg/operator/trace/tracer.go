@@ -1,0 +1,116 @@
+// Package trace follows one packet through this node, from the container that sends it to the one that gets it, and says what became of it: which
+// rule dropped it, or what else did. Nothing of that is computed: nf_tables tells what it does with packets that a rule marks.
+package trace
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// tracer hears what nf_tables does with packets in one namespace.
+type tracer struct {
+	events *netlink.Conn
+	tables []*netlink.Conn
+	heard  chan Event
+	name   string // of the tables
+}
+
+// startTracer begins to follow packets in the namespace of the calling thread.
+func startTracer(m Marks) (t *tracer, err error) {
+	t = &tracer{heard: make(chan Event, 64), name: m.table}
+	if t.events, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
+		return nil, err
+	}
+	const buffer = 4 << 20 // the kernel tells nobody of steps that don't fit
+	err = errors.Join(t.events.SetReadBuffer(buffer), t.events.JoinGroup(unix.NFNLGRP_NFTRACE))
+	if err == nil {
+		err = t.makeTables(m)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.stop(), t.events.Close())
+	}
+	go t.listen()
+	return t, nil
+}
+
+// makeTables makes our tables of all families. Kernels may lack those beside inet, and a link may go meanwhile: then less is seen.
+func (t *tracer) makeTables(m Marks) error {
+	for _, family := range []byte{unix.NFPROTO_INET, unix.NFPROTO_BRIDGE, unix.NFPROTO_ARP, unix.NFPROTO_NETDEV} {
+		chains := m.chainsOf(family)
+		if len(chains) == 0 || family == unix.NFPROTO_NETDEV && m.Links == nil {
+			continue
+		}
+		table, err := makeTable(m.table, family, chains)
+		switch {
+		case err == nil:
+			t.tables = append(t.tables, table)
+		case family == unix.NFPROTO_INET:
+			return &plugin.MissingFeature{Name: "tables of nf_tables that go with their owner", Module: "nf_tables", Version: "5.12", Err: err}
+		}
+	}
+	return nil
+}
+
+func (t *tracer) listen() {
+	defer close(t.heard)
+	packets := map[uint32]Event{}
+	hear := func(m netlink.Message) {
+		e, ok := parse(m)
+		if e.own = e.Table == t.name; !ok || !e.own && strings.HasPrefix(e.Table, ownTables) {
+			return // of another trace
+		}
+		if e.Packet == (Header{}) { // they are there with the first step of a chain
+			e.Packet, e.In, e.Out = packets[e.id].Packet, packets[e.id].In, packets[e.id].Out
+		}
+		packets[e.id] = e
+		t.heard <- e
+	}
+	for {
+		messages, err := t.events.Receive()
+		if err != nil && !errors.Is(err, unix.ENOBUFS) {
+			break
+		}
+		for _, m := range messages {
+			hear(m)
+		}
+	}
+	for _, m := range t.rest() {
+		hear(m)
+	}
+}
+
+// rest returns what has come and was not read yet.
+func (t *tracer) rest() (list []netlink.Message) {
+	raw, err := t.events.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for buffer := make([]byte, 1<<16); ; {
+			n, _, err := unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+			var m netlink.Message
+			if err != nil || m.UnmarshalBinary(buffer[:n]) != nil {
+				return
+			}
+			m.Data = bytes.Clone(m.Data)
+			list = append(list, m)
+		}
+	})
+	return list
+}
+
+// stop lets the tables go, and ends heard behind what has come. The kernel tells of a step before the packet goes on: of a packet that has come to its
+// end all has come.
+func (t *tracer) stop() error {
+	for _, table := range t.tables {
+		_ = table.Close() // with which the table goes
+	}
+	return t.events.SetReadDeadline(time.Unix(1, 0))
+}
