@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// MostPorts is how many ports the kernel gives to a bridge (BR_MAX_PORTS of net/bridge/br_private.h).
+const MostPorts = 1023
+
 // IsNotFound reports whether an error says that there is no such link.
 func IsNotFound(err error) bool {
 	var notFound netlink.LinkNotFoundError

@@ -10,6 +10,10 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
+// Where the resolver answers, at the gateways of containers. ListPort is for those with names on their lists, whose questions are sent there whichever server
+// they are for: nobody has been given it (IANA), so no other program should be there, which would hand their questions on.
+const Port, ListPort = 53, 305
+
 // lockFile is locked by the resolver that runs.
 const lockFile = "names.lock"
 

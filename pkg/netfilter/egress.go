@@ -20,6 +20,9 @@ func (e Egress) Features() []Feature {
 	}
 }
 
+// List returns what the list of what is routed is called.
+func (e Egress) List() string { return nft.ToJudge(e.EgressNeeds).List() }
+
 func (e Egress) each(call func(Feature, Wish) error) error {
 	for _, t := range e.Features() {
 		if err := call(t, Wish{}); err != nil {

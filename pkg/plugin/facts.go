@@ -43,6 +43,7 @@ type Facts struct {
 	NamesContainers bool // the agent's resolver has to answer for it
 
 	LeasesInFiles bool // host-local's, also if it calls that
+	RenewsInside  bool // addresses are asked for again from inside of the container
 
 	// Whom it calls besides the plugin in "ipam".
 	PluginsKey   string // the key with the list of them

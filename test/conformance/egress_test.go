@@ -8,7 +8,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var egressRows = group{name: "egress", needs: &netlab.NFTables, rows: slices.Concat(egressReach(), egressHostile(), egressBeside(), egressRefusals(), egressLater())}
+var egressRows = group{name: "egress", rows: slices.Concat(needing(&netlab.NFTables, egressReach(), egressHostile(), egressBeside(), egressNames(), egressLater()), egressRefusals(), egressKernel())}
 
 // otherIPv4 and otherIPv6 are more addresses of the outside, which no list has.
 const otherIPv4, otherIPv6 = "192.0.2.253", "2001:db8:2::253"
@@ -234,11 +234,11 @@ func egressBeside() (rows []row) {
 
 func egressRefusals() (rows []row) {
 	for _, c := range []struct{ keys, what string }{
-		{`{"allow":["api.example.com:443"]}`, "resolver"}, {`{"deny":["*.example.com"]}`, "resolver"},
+		{`{"deny":["*.example.com"]}`, "allow"}, {`{"allow":["*.example.com"],"deny":["a.example.com:80"]}`, "deny[0]"}, {`{"allow":["a*.example.com"]}`, "allow[0]"},
 		{`{"allow":["10.0.0.300"]}`, "allow[0]"}, {`{"allow":["10.0.0.0/33"]}`, "allow[0]"}, {`{"allow":["10.0.0.1","10.0.0.1:0"]}`, "allow[1]"},
 		{`{"allow":["10.0.0.1:99999"]}`, "allow[0]"}, {`{"allow":["10.0.0.1/8"]}`, "10.0.0.0/8"}, {`{"allow":["10.0.0.1:9-8"]}`, "allow[0]"}, {`{"allow":["10.0.0.1/tcp"]}`, "allow[0]"},
 		{`{"deny":["fe80::1%eth0"]}`, "deny[0]"}, {`{"deny":["::ffff:10.0.0.1"]}`, "deny[0]"}, {`{"deny":["[10.0.0.1]:80"]}`, "deny[0]"}, {`{"deny":["[fd00::1"]}`, "deny[0]"},
-		{`{"deny":[""]}`, "deny[0]"}, {`{"deny":["10.0.0.1:80/icmp"]}`, "deny[0]"}, {`{"allow":"10.0.0.1"}`, "allow"}, {`{"internal":true,"allow":[]}`, "allow"},
+		{`{"deny":[""]}`, "deny[0]"}, {`{"deny":["10.0.0.1:80/icmp"]}`, "deny[0]"}, {`{"allow":["10.0.0.1:80/udp/tcp"]}`, "allow[0]"}, {`{"allow":"10.0.0.1"}`, "allow"}, {`{"internal":true,"allow":[]}`, "allow"},
 		{`{"allow":null}`, "null"}, {`{"deny":null}`, "null"},
 		{`{"backend":"firewalld"}`, "backend"},
 	} {

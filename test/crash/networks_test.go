@@ -57,7 +57,7 @@ var networks = []network{
 	{name: "portmap", plugins: bridge + "," + portmap, shared: lan0},
 	{name: "portmap by iptables", plugins: bridge + `,{"type":"portmap","backend":"iptables","capabilities":{"portMappings":true}}`, shared: lan0},
 	{name: "firewall", plugins: bridge + `,{"type":"firewall","ingressPolicy":"same-bridge"}`, shared: lan0},
-	{name: "egress", plugins: `{"type":"bridge","bridge":"lan0","isDefaultGateway":true,` + ipam + `},{"type":"egress","allow":["192.0.2.0/24:80","10.88.0.0/24"]}`, shared: lan0, needs: []netlab.Feature{netlab.NFTables}},
+	{name: "egress", plugins: `{"type":"bridge","bridge":"lan0","isDefaultGateway":true,` + ipam + `},{"type":"egress","allow":["192.0.2.0/24:80","10.88.0.0/24","api.example.com:443"]}`, shared: lan0, needs: []netlab.Feature{netlab.NFTables}},
 	{name: "tuning", plugins: bridge + "," + tuning, shared: lan0},
 	{name: "bandwidth", plugins: bridge + "," + shaping, shared: lan0, needs: []netlab.Feature{netlab.Shaping}},
 	{name: "sbr", plugins: bridge + `,{"type":"sbr"}`, shared: lan0},

@@ -34,12 +34,21 @@ const named = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [
   {"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]]}},
   {"type": "dnsname", "domainName": "dns.podman"}]}`
 
+// listedName is a network whose containers reach a name.
+const listedName = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [
+  {"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]]}},
+  {"type": "egress", "allow": ["api.example.com:443"]}]}`
+
 // answersNames starts an agent that answers for names, and waits until it does.
-func answersNames(p *clinic) {
+func answersNames(p *clinic) { answersAt(p, "10.88.0.1:53") }
+
+func answersLists(p *clinic) { answersAt(p, "10.88.0.1:305") }
+
+func answersAt(p *clinic, place string) {
 	p.Helper()
 	startAgent(p)
 	netlab.Until(p, "the agent to answer", func() bool {
-		_, err := p.host.Output(exec.Command("sh", "-c", "ss -lnu | grep -q 10.88.0.1:53"))
+		_, err := p.host.Output(exec.Command("sh", "-c", "ss -lnu | grep -qw "+place))
 		return err == nil
 	})
 }
@@ -80,6 +89,7 @@ var faultsOfDaemons = []fault{
 		plant: func(p *clinic) { p.harm() },
 		says:  "setsid /opt/cni/bin/dhcp daemon ", remedy: func(p *clinic) { p.host.StartDHCPDaemon(p) }},
 	{code: "names-unanswered", config: named, before: answersNames, plant: func(p *clinic) { p.harm() }, says: "run `cnictl agent --dns`", remedy: answersNames},
+	{code: "names-unanswered", kind: "on lists", config: listedName, before: answersLists, plant: func(p *clinic) { p.harm() }, says: "run `cnictl agent --dns`", remedy: answersLists},
 	{code: "names-answered-by-other", config: named, before: answersNames, plant: func(p *clinic) {
 		p.harm()
 		cmd := exec.Command("dnsmasq", "--keep-in-foreground", "--port=53", "--no-resolv", "--no-hosts", "--conf-file=/dev/null", "--pid-file=", "--user=root")

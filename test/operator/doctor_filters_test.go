@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"github.com/cnibox/cnibox/test/firewalldtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
+
+// listChain is a line of a script after which $list is the chain of the one list.
+const listChain = "list=$(nft list table inet cnibox-egress | sed -n 's/.*chain \\(list_v1_[0-9a-f]*\\) .*/\\1/p'); "
 
 // reachesOutside reports whether the first pod reaches a machine beyond the host.
 func reachesOutside(p *clinic, limit time.Duration) error {
@@ -35,7 +39,38 @@ var guarded = strings.Replace(demo, `{"type": "portmap"`, `{"type": "firewall"},
 const routed = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [
   {"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`
 
+// listed is the network demo with a list that has one machine outside.
+var listed = strings.Replace(demo, `{"type": "portmap"`, `{"type": "egress", "allow": ["`+netlab.OutsideIPv4+`:80"]}, {"type": "portmap"`, 1)
+
+// staysClosed reports whether the first pod is kept to its list: it does not reach another port of the machine that the list has.
+func staysClosed(p *clinic, _ time.Duration) error {
+	if reply, err := p.pods["web"].DialTCP(netlab.OutsideIPv4+":81", silence); err == nil {
+		return errors.New("what the list closes is open: " + reply)
+	}
+	return nil
+}
+
+func servesOutside(p *clinic) { p.outside.ServeTCP(p, netlab.OutsideIPv4+":81") }
+
+// readmit has the first pod start again.
+func readmit(p *clinic) {
+	p.must("del", "demo", "--id", "web")
+	p.must("add", "demo", p.pods["web"].Path(), "--id", "web")
+}
+
 var faultsOfFilters = []fault{
+	{code: "lists-gone", kind: "the table is flushed", config: listed, before: servesOutside, works: staysClosed, plant: shell("nft flush table inet cnibox-egress")},
+	{code: "lists-gone", kind: "the table is deleted", config: listed, before: servesOutside, works: staysClosed, plant: shell("nft delete table inet cnibox-egress")},
+	{code: "lists-gone", kind: "the table is dormant", config: listed, before: servesOutside, works: staysClosed, plant: shell("nft 'add table inet cnibox-egress { flags dormant; }'")},
+	{code: "lists-gone", kind: "a chain is deleted", config: listed, before: servesOutside, works: staysClosed, plant: shell("nft flush chain inet cnibox-egress forward_v1; nft delete chain inet cnibox-egress forward_v1")},
+	{code: "lists-gone", kind: "an element is deleted", config: listed, before: servesOutside, works: staysClosed, plant: shell("nft flush map inet cnibox-egress judged4_v1")},
+	{code: "lists-gone", kind: "the rule of the list", config: listed, before: servesOutside, works: staysClosed, plant: shell(listChain + "nft flush chain inet cnibox-egress $list")},
+	{code: "lists-gone", kind: "the ports of the bridge", config: listed, plant: shell("nft delete table bridge cnibox-egress")},
+	{code: "lists-opened", config: listed, before: servesOutside, works: staysClosed, plant: shell(listChain + "nft insert rule inet cnibox-egress $list accept")},
+	{code: "lists-older", plant: func(p *clinic) { p.write("/etc/cni/net.d/10-demo.conflist", listed) },
+		says: "start these containers again", remedy: readmit},
+	{code: "lists-older", kind: "edited", config: strings.Replace(listed, ":80", "", 1), plant: func(p *clinic) { p.write("/etc/cni/net.d/10-demo.conflist", listed) },
+		says: "start these containers again", remedy: readmit},
 	{code: "forwarding-off", plant: shell("sysctl -qw net.ipv4.ip_forward=0"), works: reachesOutside},
 	{code: "forwarding-off", kind: "of the uplink", plant: shell("sysctl -qw net.ipv4.conf." + netlab.UplinkName + ".forwarding=0"), works: reachesOutside},
 	{code: "forward-drops", kind: "iptables-nft", plant: shell("iptables-nft -P FORWARD DROP; ip6tables-nft -P FORWARD DROP"), works: reachesOutside},

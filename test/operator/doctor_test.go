@@ -265,6 +265,36 @@ func TestDoctorLoopback(t *testing.T) {
 	}
 }
 
+// TestDoctorResolvConf says that a container asks others for names. Its file may be anything: a link, a pipe, one that is not there.
+func TestDoctorResolvConf(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, named)
+	p.admit("web")
+	answersNames(p)
+	files := t.TempDir()
+	etc := files + "/etc"
+	p.shell("mkdir -p " + etc)
+	inside := p.host.Command("nsenter", "--net="+p.pods["web"].Path(), "unshare", "--mount", "sh", "-c", "mount --bind "+etc+" /etc && exec sleep 1d")
+	p.host.Background(t, inside)
+	finds := func(file string) bool {
+		p.shell("rm -rf " + etc + "/resolv.conf; cd " + etc + "; " + file)
+		e := p.examine()
+		if !e.Healthy() {
+			t.Errorf("%s: found %+v", file, e.Findings)
+		}
+		return len(e.find("names-not-asked")) > 0
+	}
+	netlab.Until(t, "the container to have a file of its own", func() bool { return finds("echo nameserver 192.0.2.53 >resolv.conf") })
+	if !finds("echo nameserver 192.0.2.53 >real; ln -s real resolv.conf") {
+		t.Error("behind a link it is not found")
+	}
+	for _, file := range []string{"echo nameserver 10.88.0.1 >resolv.conf", "mkfifo resolv.conf", "mkdir resolv.conf", "true", "ln -s /proc/1/root/etc/resolv.conf resolv.conf"} {
+		if finds(file) {
+			t.Errorf("found, though: %s", file)
+		}
+	}
+}
+
 // TestDoctorClean finds nothing left over of a network whose containers have all ended, beside one that has some.
 func TestDoctorClean(t *testing.T) {
 	t.Parallel()

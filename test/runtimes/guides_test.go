@@ -30,7 +30,7 @@ func TestGuides(t *testing.T) {
 // guided makes the network of a guide the one that containers are attached to.
 func (n *node) guided(t *testing.T, page string) {
 	t.Helper()
-	n.writeFile(t, conflistFile, observed(t, networkOf(t, page)))
+	n.writeFile(t, conflistFile, observed(t, networkOf(t, "install/"+page)))
 }
 
 func (n *node) checkGuided(t *testing.T, c container) {
@@ -42,16 +42,16 @@ func (n *node) checkGuided(t *testing.T, c container) {
 	n.checkUnpublished(t, "8080")
 }
 
-// networkOf returns the network that a guide of docs/install shows.
+// networkOf returns the first network that a page of the manual shows.
 func networkOf(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/install/" + page + ".md")
+	text, err := os.ReadFile("../../docs/" + page + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown := regexp.MustCompile("(?s)```json\n(.*?)```").FindStringSubmatch(string(text))
 	if shown == nil {
-		t.Fatalf("docs/install/%s.md shows no network", page)
+		t.Fatalf("docs/%s.md shows no network", page)
 	}
 	return shown[1]
 }

@@ -74,7 +74,9 @@ func flush(ctx context.Context, ports []spec.PortMap, isStale func(flow, []spec.
 			if len(maps) == 0 {
 				continue
 			}
-			flows, err := list(family, protocol, func(f flow) bool { return isStale(f, maps[f.to.Port()]) })
+			flows, err := list(family, ofProtocol(protocol), func(f flow) bool {
+				return bytes.Equal(f.protocol, []byte{protocol}) && isStale(f, maps[f.to.Port()])
+			})
 			if err != nil {
 				errs = append(errs, fmt.Errorf("list the tracked %s flows: %w", spec.ProtocolName(protocol), err))
 			}
@@ -91,11 +93,32 @@ func flush(ctx context.Context, ports []spec.PortMap, isStale func(flow, []spec.
 	return errors.Join(errs...)
 }
 
+// ForgetFrom forgets the flows that begin at some addresses. To be called before these have a new owner, who could go on with what an earlier one was allowed.
+func ForgetFrom(ctx context.Context, addrs []netip.Addr) error {
+	var errs []error
+	for _, addr := range addrs {
+		family := uint8(unix.AF_INET)
+		if addr.Is6() {
+			family = unix.AF_INET6
+		}
+		flows, err := list(family, ofSource(addr), func(f flow) bool { return f.from == addr })
+		for _, f := range flows {
+			err = errors.Join(err, ctx.Err(), f.forget())
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("forget the flows from %s: %w", addr, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // flow is an entry of the kernel's table. The messages are built here, with the library's nl: its own calls see no ports of SCTP.
 type flow struct {
-	to      netip.AddrPort // where the first packet was sent to
-	leadsTo netip.AddrPort // who answers: the packets' real destination
-	entry   []byte         // as the kernel listed it
+	protocol []byte
+	from     netip.Addr     // who sent the first packet
+	to       netip.AddrPort // where that was sent to
+	leadsTo  netip.AddrPort // who answers: the packets' real destination
+	entry    []byte         // as the kernel listed it
 }
 
 func request(family uint8, message, flags int) *nl.NetlinkRequest {
@@ -104,28 +127,51 @@ func request(family uint8, message, flags int) *nl.NetlinkRequest {
 	return r
 }
 
-// list returns some flows of a protocol. A kernel without ctnetlink (CONFIG_NF_CT_NETLINK) has none for us: ports can be published
+// filter is what the kernel lists alone, from Linux 5.8 on; earlier ones list all.
+type filter struct {
+	tuple *nl.RtAttr
+	flag  uint32 // what of the tuple counts: CTA_FILTER_F_… of the kernel's nf_conntrack_netlink.c
+}
+
+func ofProtocol(number uint8) filter {
+	proto := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil)
+	proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{number})
+	return filter{proto, 1 << 3}
+}
+
+func ofSource(addr netip.Addr) filter {
+	kind := nl.CTA_IP_V4_SRC
+	if addr.Is6() {
+		kind = nl.CTA_IP_V6_SRC
+	}
+	ip := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_IP, nil)
+	ip.AddRtAttr(kind, addr.AsSlice())
+	return filter{ip, 1 << 0}
+}
+
+// list returns some flows. A kernel without ctnetlink (CONFIG_NF_CT_NETLINK) has none for us: ports can be published
 // all the same.
-func list(family, protocol uint8, wanted func(flow) bool) (flows []flow, err error) {
+func list(family uint8, of filter, wanted func(flow) bool) (flows []flow, err error) {
 	// Listing makes the kernel look at each slot of a large table. Counting does not.
 	if n, err := sysctl.Get("net/netfilter/nf_conntrack_count"); n == "0" || errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
-	const filter, filterOrigFlags, byProtocol = 25, 1, 1 << 3 // CTA_FILTER; kernels before 5.8 list all protocols
+	const filterAttr, filterOrigFlags = 25, 1 // CTA_FILTER and CTA_FILTER_ORIG_FLAGS
 	r := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
 	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_ORIG, nil)
-	tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil).AddRtAttr(nl.CTA_PROTO_NUM, []byte{protocol})
+	tuple.AddChild(of.tuple)
 	r.AddData(tuple)
-	compare := nl.NewRtAttr(unix.NLA_F_NESTED|filter, nil)
-	compare.AddRtAttr(filterOrigFlags, nl.Uint32Attr(byProtocol))
+	compare := nl.NewRtAttr(unix.NLA_F_NESTED|filterAttr, nil)
+	compare.AddRtAttr(filterOrigFlags, nl.Uint32Attr(of.flag))
 	r.AddData(compare)
 	err = r.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(entry []byte) bool {
 		original, reply := attribute(entry[nl.SizeofNfgenmsg:], nl.CTA_TUPLE_ORIG), attribute(entry[nl.SizeofNfgenmsg:], nl.CTA_TUPLE_REPLY)
 		f := flow{
+			protocol: attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM), from: address(original, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC),
 			to:      endpoint(original, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT),
 			leadsTo: endpoint(reply, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT), entry: entry,
 		}
-		if bytes.Equal(attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM), []byte{protocol}) && wanted(f) {
+		if wanted(f) {
 			flows = append(flows, f)
 		}
 		return true
@@ -150,12 +196,17 @@ func (f flow) forget() error {
 
 // endpoint returns one end of a direction, zero if it has no port.
 func endpoint(tuple []byte, v4, v6, port uint16) netip.AddrPort {
-	ip, _ := netip.AddrFromSlice(slices.Concat(attribute(tuple, nl.CTA_TUPLE_IP, v4), attribute(tuple, nl.CTA_TUPLE_IP, v6))) // it has one
 	p := attribute(tuple, nl.CTA_TUPLE_PROTO, port)
 	if len(p) != 2 {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(p))
+	return netip.AddrPortFrom(address(tuple, v4, v6), binary.BigEndian.Uint16(p))
+}
+
+// address returns the address of a direction, which has one of either family.
+func address(tuple []byte, v4, v6 uint16) netip.Addr {
+	ip, _ := netip.AddrFromSlice(slices.Concat(attribute(tuple, nl.CTA_TUPLE_IP, v4), attribute(tuple, nl.CTA_TUPLE_IP, v6)))
+	return ip
 }
 
 // attribute returns the value of an attribute that is nested in others as path says; nil if it is not there.

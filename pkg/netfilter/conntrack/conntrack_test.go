@@ -218,7 +218,7 @@ func TestForgetOnlyTheEntryThatWasListed(t *testing.T) {
 	h := netlab.NewHost(t)
 	load(t, h, entryOf("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
 	h.Do(func() {
-		flows, err := list(unix.AF_INET, unix.IPPROTO_UDP, func(flow) bool { return true })
+		flows, err := list(unix.AF_INET, ofProtocol(unix.IPPROTO_UDP), func(flow) bool { return true })
 		if err != nil || len(flows) != 1 {
 			t.Errorf("flows %v, error %v, want one", flows, err)
 			return

@@ -34,6 +34,13 @@ func ToJudge(n spec.EgressNeeds) Wants {
 	if !n.OnBridge {
 		w.records = append(w.records, sources(kindSource, n)...)
 	}
+	for _, p := range n.Addrs {
+		for _, r := range n.Resolvers {
+			if familyOf(p.Addr()) == familyOf(r.Addr()) {
+				w.records = append(w.records, record{kind: kindAsking, link: noLink, addr: p.Addr(), target: r})
+			}
+		}
+	}
 	return w
 }
 
@@ -121,16 +128,19 @@ type judgeLayout struct {
 	senders
 	judged, pairs, refusedFrom map[*family]*nftables.Set
 	attached                   map[*family]*nftables.Set // the addresses that are judged
+	resolvers                  map[*family]*nftables.Set // where their questions for names go
 	lists                      *nftables.Set
 }
 
 func newJudgeLayout(t *table) judgeLayout {
 	l := judgeLayout{senders: t.newSenders(), lists: t.newSet("lists", inLink()),
-		judged: map[*family]*nftables.Set{}, pairs: map[*family]*nftables.Set{}, refusedFrom: map[*family]*nftables.Set{}, attached: map[*family]*nftables.Set{}}
+		judged: map[*family]*nftables.Set{}, pairs: map[*family]*nftables.Set{}, refusedFrom: map[*family]*nftables.Set{}, attached: map[*family]*nftables.Set{},
+		resolvers: map[*family]*nftables.Set{}}
 	for _, f := range families() {
 		l.judged[f] = t.newMap("judged"+f.digit, []value{f.src()}, nftables.TypeVerdict)
 		l.pairs[f] = t.newTyped("pairs"+f.digit, f.source(), f.concerned())
 		l.attached[f] = t.newSet("attached"+f.digit, f.dst())
+		l.resolvers[f] = t.newMap("resolvers"+f.digit, []value{f.src()}, f.addr, nftables.TypeInetService)
 		l.refusedFrom[f] = t.newSet("refused"+f.digit, f.src())
 		l.refusedFrom[f].Counter = true
 	}
@@ -139,13 +149,20 @@ func newJudgeLayout(t *table) judgeLayout {
 
 func (l judgeLayout) missing() *plugin.MissingFeature {
 	return &plugin.MissingFeature{Name: "nf_tables for table inet cnibox-egress, with sets of intervals of several values, as Linux 5.6 and later can have",
-		Module: "nf_tables, nft_ct, nft_fib_inet", Option: "CONFIG_NF_TABLES_INET, CONFIG_NFT_CT, CONFIG_NF_CONNTRACK_LABELS and CONFIG_NFT_FIB_INET"}
+		Module: "nf_tables, nft_chain_nat, nft_nat, nft_ct, nft_fib_inet",
+		Option: "CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_CT, CONFIG_NF_CONNTRACK_LABELS and CONFIG_NFT_FIB_INET"}
 }
 
 func (l judgeLayout) elements(r record) []element {
 	switch r.kind {
 	case kindList:
 		return []element{commonElement(l.lists, linkKey(r.link))}
+	case kindAsking:
+		e := newElement(l.resolvers[familyOf(r.addr)], r.addr.AsSlice())
+		if r.target.IsValid() {
+			e.Val = append(r.target.Addr().AsSlice(), portKey(r.target.Port())...)
+		}
+		return []element{e}
 	case kindJudged:
 		f, addr := familyOf(r.addr), r.addr.AsSlice()
 		return []element{gotoElement(l.judged[f], listChain(r.link), addr), newElement(l.pairs[f], addr, addr), newElement(l.attached[f], addr),
@@ -198,7 +215,7 @@ func (l judgeLayout) chains([]record) []chain {
 	for _, f := range families() {
 		byList = append(byList, sequence(f.only(), verdictOf(l.judged[f], f.src())))
 	}
-	const raw, redirected, filter = -300, -80, -5
+	const raw, dstNAT, redirected, filter = -300, -110, -80, -5 // before -100, where a Service's address is changed to that of a server
 	return []chain{
 		{name: ofLink, rules: l.ofLink(), jumps: 2},
 		{name: sender, rules: append(bySource, l.refuse()...), jumps: 1},
@@ -206,6 +223,7 @@ func (l judgeLayout) chains([]record) []chain {
 		{name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: raw, rules: []rule{
 			sequence(inSet(l.checked, inLink()), gotoChain(sender)),
 		}},
+		{name: "questions" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: dstNAT, rules: l.questions()},
 		{name: "redirected" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: redirected, rules: l.notForged()},
 		{name: "forward" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: filter,
 			rules: slices.Concat(fromLink(), l.begunByOthers(), []rule{gotoChain(judge)})},
@@ -277,6 +295,9 @@ func routedList(n spec.EgressNeeds) *list {
 	for _, f := range families() {
 		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), hasLabel(begun), inSet(layout.pairs[f], f.src(), f.concerned().value), leave()))
 	}
+	if lists.HasNames() || lists.NoNode {
+		l.rules = append(l.rules, toResolver()...)
+	}
 	for _, f := range families() {
 		if lists.NoNode {
 			refuse(f, isLocal())
@@ -309,6 +330,7 @@ func (l *list) judge(lists reach.Lists, only func(*family) rule, refuse func(f *
 			l.rules = append(l.rules, sequence(only(f), inSet(boxes, f.dst(), protocol(), portValue()), leave()))
 		}
 	}
+	l.addNames(lists)
 	for _, f := range families() {
 		refuse(f)
 	}

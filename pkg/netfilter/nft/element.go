@@ -97,9 +97,7 @@ func (t *table) elementsOf(o owner, records []record) (list []element) {
 func (t *table) look(elements []element) (expiring bool, err error) {
 	questions := make([]netlink.Message, len(elements))
 	for i, e := range elements {
-		key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.Key}))
-		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table,
-			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
+		questions[i] = t.elementQuestion(e)
 	}
 	answers, err := t.conn.ask(questions...)
 	for i, a := range answers {
@@ -118,6 +116,12 @@ func (t *table) look(elements []element) (expiring bool, err error) {
 		}
 	}
 	return expiring, t.asMissing(err)
+}
+
+// elementQuestion asks for what is there under an element's key.
+func (t *table) elementQuestion(e element) netlink.Message {
+	key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.Key}))
+	return question(unix.NFT_MSG_GETSETELEM, t.Table, textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
 }
 
 // lookWhenExpired is look, and waits until nothing of it is about to go.

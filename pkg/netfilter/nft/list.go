@@ -19,6 +19,7 @@ type list struct {
 	id    string // as long as a link's name can be
 	rules []rule
 	sets  []filled
+	names []string // the entries with names
 }
 
 // filled is a set with its elements, which stay as they are.
@@ -27,7 +28,7 @@ type filled struct {
 	elements []nftables.SetElement
 }
 
-// The sets that a list can have.
+// listSets are the sets that a list can have, besides those of names.
 func listSets() (names []string) {
 	for _, name := range []string{"allow4", "allow6", "deny4", "deny6"} {
 		names = append(names, name, "ports"+name)
@@ -42,6 +43,9 @@ func listSet(name, id string) string { return name + version + "_" + id }
 func (l *list) named(t nftables.Table) *list {
 	h := sha512.New()
 	fmt.Fprint(h, len(l.rules))
+	for _, entry := range l.names {
+		fmt.Fprintln(h, entry)
+	}
 	for _, s := range l.sets {
 		fmt.Fprint(h, s.Name)
 		for _, e := range s.elements {
@@ -67,6 +71,9 @@ func (t *table) addList(l *list) {
 	t.conn.FlushChain(c)
 	for _, s := range l.sets {
 		_ = t.conn.AddSet(s.Set, nil) // fails for anonymous sets only
+		if s.HasTimeout {
+			continue // what names lead to stays open
+		}
 		t.conn.FlushSet(s.Set)
 		for part := range slices.Chunk(s.elements, atOnce) {
 			_ = t.conn.SetAddElements(s.Set, part)
@@ -79,22 +86,30 @@ func (t *table) addList(l *list) {
 
 // dropList adds the removal of a list to the transaction.
 func (t *table) dropList(id string) error {
-	var questions []netlink.Message
-	names := listSets()
-	for _, name := range names {
-		questions = append(questions, question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, listSet(name, id))))
-	}
-	there, err := t.conn.exist(questions...)
-	if err != nil {
-		return err
-	}
 	t.conn.DelChain(&nftables.Chain{Table: &t.Table, Name: listChain(id)})
-	for i, name := range names {
-		if there[i] {
+	there, err := t.hasListSets(id, listSets()...)
+	for i, name := range listSets() {
+		if err == nil && there[i] {
 			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: listSet(name, id)})
 		}
 	}
-	return nil
+	for i := 0; err == nil; i++ {
+		if there, err = t.hasListSets(id, nameSet(i, &ipv4)); err != nil || !there[0] {
+			break
+		}
+		for _, f := range families() {
+			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: listSet(nameSet(i, f), id)})
+		}
+	}
+	return err
+}
+
+func (t *table) hasListSets(id string, names ...string) ([]bool, error) {
+	var questions []netlink.Message
+	for _, name := range names {
+		questions = append(questions, question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, listSet(name, id))))
+	}
+	return t.conn.exist(questions...)
 }
 
 // brokenLists returns the lists of records that lack something: rules or, if all is looked at, elements of sets.
@@ -129,6 +144,13 @@ func (t *table) mendLists(records []record, all bool) error {
 // hasSets reports whether all that belongs into a list's sets is there, and nothing else.
 func (t *table) hasSets(l *list) bool {
 	for _, s := range l.sets {
+		if s.HasTimeout { // what names lead to comes and goes
+			there, err := t.conn.exist(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, s.Name)))
+			if err != nil || !there[0] {
+				return false
+			}
+			continue
+		}
 		is, err := t.conn.GetSetElements(s.Set)
 		if err != nil || sortedKeys(is) != sortedKeys(s.elements) {
 			return false

@@ -32,6 +32,8 @@ const (
 	kindGuardedSource // such an address
 	kindNearList      // a list of what a bridge hands on, which is in place of the link
 	kindNear          // a port for which there is such a list
+
+	kindAsking // an address whose questions for names go to the resolver
 )
 
 // purpose returns what its owner has the record for.
@@ -43,7 +45,7 @@ func (k kind) purpose() Purpose {
 		return Publishing
 	case kindMAC:
 		return SpoofChecking
-	case kindChecked, kindSource, kindList, kindJudged:
+	case kindChecked, kindSource, kindList, kindJudged, kindAsking:
 		return Judging
 	case kindGuarded, kindGuardedSource, kindNearList, kindNear:
 		return GuardingPorts
@@ -76,9 +78,10 @@ type record struct {
 
 	// Of a published port, whose addr is the host's, unspecified for all.
 	flags      flag
-	proto      uint8          // IP protocol number
-	conditions uint32         // their hash, 0 if there are none
-	target     netip.AddrPort // not in the map of owners but in that of ports
+	proto      uint8  // IP protocol number
+	conditions uint32 // their hash, 0 if there are none
+
+	target netip.AddrPort // of a published port, and of questions; not in the map of owners but in that of ports or resolvers
 
 	list *list // what is in it, which is in no map; nil if it is not known
 }
@@ -116,14 +119,14 @@ func parseRecord(data []byte) (record, bool) {
 	} else {
 		r.addr = netip.AddrFrom16([16]byte(behind)).Unmap()
 	}
-	return r, r.kind >= kindAddress && r.kind <= kindNear
+	return r, r.kind >= kindAddress && r.kind <= kindAsking
 }
 
 func (r record) String() string {
 	switch r.kind {
 	case kindPort:
 		return r.portMap().String()
-	case kindAddress, kindForwarded, kindJudged:
+	case kindAddress, kindForwarded, kindJudged, kindAsking:
 		return r.addr.String()
 	}
 	return r.link

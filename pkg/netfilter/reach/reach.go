@@ -19,7 +19,7 @@ import (
 // Entry is a destination.
 type Entry struct {
 	Name   string       // in place of a prefix; "*." in front of it is any name below
-	Prefix netip.Prefix // without host bits
+	Prefix netip.Prefix // without host bits; beside a name, the addresses to which that may lead
 	Ports  Ports
 }
 
@@ -45,6 +45,16 @@ var protocols = []struct {
 	number uint8
 }{{TCP, "tcp", unix.IPPROTO_TCP}, {UDP, "udp", unix.IPPROTO_UDP}, {SCTP, "sctp", unix.IPPROTO_SCTP}}
 
+// Numbers returns their numbers in IP.
+func (p Protocols) Numbers() (list []uint8) {
+	for _, known := range protocols {
+		if p&known.Protocols != 0 {
+			list = append(list, known.number)
+		}
+	}
+	return list
+}
+
 // Parse reads an entry: an address, a prefix or a name, then perhaps :port or :port-port, then perhaps /tcp, /udp or /sctp.
 func Parse(text string) (e Entry, err error) {
 	host, port, err := split(text, &e.Ports)
@@ -69,6 +79,7 @@ func split(text string, ports *Ports) (host, port string, err error) {
 	for _, p := range protocols {
 		if rest, is := strings.CutSuffix(text, "/"+p.name); is {
 			text, ports.Protocols = rest, p.Protocols
+			break
 		}
 	}
 	if inside, is := strings.CutPrefix(text, "["); is {
@@ -171,17 +182,11 @@ func (e Entry) Has(other Entry) bool {
 
 // and returns what is in both of two entries, if anything is.
 func (e Entry) and(other Entry) (both Entry, overlap bool) {
-	switch {
-	case e.Name != other.Name:
+	if both.Name, overlap = bothNames(e.Name, other.Name); !overlap {
 		return Entry{}, false
-	case e.Name != "":
-		both.Name = e.Name
-	case !e.Prefix.Overlaps(other.Prefix):
+	}
+	if both.Prefix, overlap = bothPrefixes(e.Prefix, other.Prefix); !overlap {
 		return Entry{}, false
-	case e.Prefix.Bits() > other.Prefix.Bits():
-		both.Prefix = e.Prefix
-	default:
-		both.Prefix = other.Prefix
 	}
 	switch a, b := e.Ports, other.Ports; {
 	case a.Protocols == 0:

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 )
@@ -14,6 +15,9 @@ type EgressNeeds struct {
 	Addrs    []netip.Prefix // with their networks
 	Lists    reach.Lists
 
+	// Resolvers are where the attachment's questions for names go, one of a family at most: the lists have names.
+	Resolvers []netip.AddrPort
+
 	// Results is the directory of libcni's results, which say whether an attachment that has one of the addresses is gone.
 	Results string
 }
@@ -24,7 +28,7 @@ func LinkLocal(mac [6]byte) netip.Addr {
 }
 
 // Near returns the lists for what reaches its destination without the host routing anything: the attachment's own networks, and all that are on the
-// link. open reports whether there is anything to reach.
+// link. Names open nothing there: whom a name leads to is known of what is routed. open reports whether there is anything to reach.
 func (n EgressNeeds) Near() (near reach.Lists, open bool) {
 	own := reach.Lists{Closed: true}
 	for _, p := range n.Addrs {
@@ -36,5 +40,7 @@ func (n EgressNeeds) Near() (near reach.Lists, open bool) {
 		own.Allow = append(own.Allow, reach.Entry{Prefix: netip.MustParsePrefix(all)})
 	}
 	near = n.Lists.And(own)
+	hasName := func(e reach.Entry) bool { return e.Name != "" }
+	near.Allow, near.Deny = slices.DeleteFunc(near.Allow, hasName), slices.DeleteFunc(near.Deny, hasName)
 	return near, len(near.Allow) > 0
 }

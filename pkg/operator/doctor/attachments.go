@@ -19,15 +19,21 @@ func checkAttachments(ctx context.Context, s *subject) (list []Finding, err erro
 	if err == nil {
 		_, err = run.LookInside(ctx, func(*node.Attachment) bool { return true })
 	}
-	broken, changed := map[string][]string{}, map[string][]string{} // by network
+	broken, open, changed := map[string][]string{}, map[string][]string{}, map[string][]string{} // by network
 	for _, r := range run.Reports {
 		for _, p := range r.Plugins {
 			of, text := broken, fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Summary)
-			if p.LeftAlone {
+			switch {
+			case p.LeftAlone:
 				of = changed
+			case closesEgress(s.row(p.Plugin).Facts(nil)):
+				of = open
 			}
 			of[r.Network] = append(of[r.Network], text)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		list = append(list, found(listsGone, name, finding.Run("cnictl", "repair", name), "containers of network %s are not kept to their lists: %s", name, some(open[name])))
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		list = append(list, found(repair.Broken, name, finding.Run("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))

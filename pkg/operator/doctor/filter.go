@@ -48,7 +48,7 @@ func (c forwardChain) String() string {
 	if strings.HasSuffix(c.program, "-legacy") {
 		return fmt.Sprintf("chain %s of %s", c.name, c.programOf(c.v6))
 	}
-	return fmt.Sprintf("chain %s of table %s %s", c.name, c.family(), c.table.Name)
+	return fmt.Sprintf("chain %s of table %s %s", c.name, nftFamily(c.table), c.table.Name)
 }
 
 func (c forwardChain) programOf(v6 bool) string {
@@ -58,8 +58,9 @@ func (c forwardChain) programOf(v6 bool) string {
 	return fmt.Sprintf(c.program, "iptables")
 }
 
-func (c forwardChain) family() string {
-	return map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[c.table.Family]
+// nftFamily is how nft calls a table's family.
+func nftFamily(t nftables.Table) string {
+	return map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet", nftables.TableFamilyBridge: "bridge"}[t.Family]
 }
 
 var (
@@ -111,7 +112,7 @@ func (c forwardChain) acceptRules(n *network) (remedy finding.Remedy) {
 		if !nftName.MatchString(c.table.Name) || !nftName.MatchString(c.name) || n.bridge() != "" && !nftName.MatchString(n.bridge()) {
 			return finding.Say("add rules to %s that accept packets of network %s", c, n.Name)
 		}
-		into := []string{"nft", "insert", "rule", c.family(), c.table.Name, c.name}
+		into := []string{"nft", "insert", "rule", nftFamily(c.table), c.table.Name, c.name}
 		if n.find(opensFirewall) != nil {
 			mark := fmt.Sprintf("%#x", nft.ForwardMark)
 			add(into, "meta", "mark", "and", mark, "==", mark, "accept")

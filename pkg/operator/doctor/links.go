@@ -92,12 +92,9 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	return []Finding{f}
 }
 
-// mostPorts is how many ports the kernel gives to a bridge (BR_MAX_PORTS of net/bridge/br_private.h).
-const mostPorts = 1023
-
 var bridgeNearlyFull = codes.Declare(finding.Code{Name: "bridge-nearly-full", Severity: finding.Warning,
 	Meaning: "The kernel gives a bridge 1,023 ports. The ADD after the last fails.",
-	Remedy:  "remove ports that nobody needs, or use another network"})
+	Remedy:  "remove ports that nobody needs, or use another network: one with another bridge, or of ptp"})
 
 func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
 	ports, unowned := 0, 0
@@ -109,11 +106,11 @@ func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
 			}
 		}
 	}
-	if ports < mostPorts*9/10 {
+	if ports < link.MostPorts*9/10 {
 		return nil
 	}
-	return []Finding{found(bridgeNearlyFull, n.Name, finding.Steps(finding.Say("remove ports that nobody needs, or put the next containers on a network with another bridge"),
-		finding.Run("bridge", "link", "show")), "bridge %s has %d ports of %d; %d of them belong to no attachment", bridge.Name, ports, mostPorts, unowned)}
+	return []Finding{found(bridgeNearlyFull, n.Name, finding.Steps(finding.Say("remove ports that nobody needs, or put the next containers on a network with another bridge, or on one of ptp, which needs none"),
+		finding.Run("bridge", "link", "show")), "bridge %s has %d ports of %d; %d of them belong to no attachment", bridge.Name, ports, link.MostPorts, unowned)}
 }
 
 // mtuOf returns the MTU that a network gives to its containers: the last that a plugin's configuration has.

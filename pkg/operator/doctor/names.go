@@ -3,7 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,46 +12,62 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/operator/agent/resolver"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 var (
 	namesUnanswered = codes.Declare(finding.Code{Name: "names-unanswered", Severity: finding.Warning, Brings: finding.Codes{networkNotReady},
-		Meaning: "Containers of this network don't find each other by name: they ask the node's servers, which don't know them.",
+		Meaning: "Containers of this network don't find each other by name: they ask the node's servers, which don't know them. Those with names on their lists reach nothing by name.",
 		Remedy:  "`systemctl enable --now cnibox-agent`"})
 	namesAnsweredByOther = codes.Declare(finding.Code{Name: "names-answered-by-other", Severity: finding.Warning,
-		Meaning: "Containers of this network don't find each other by name: another DNS server of this host listens at their gateway.",
+		Meaning: "Containers of this network don't find each other by name, or reach nothing by the names on their lists: another DNS server of this host listens at their gateway.",
 		Remedy:  "have that server listen elsewhere: `bind-dynamic` and `except-interface` of dnsmasq"})
 )
 
-// checkNames asks the gateways of containers that have names. The agent's resolver refuses what the host asks, and another server does not.
+// checkNames asks where containers ask for names. The agent's resolver refuses what the host asks, and another server does not.
 func checkNames(ctx context.Context, s *subject) (list []Finding, err error) {
-	records, err := names.List()
-	seen := map[netip.Addr]bool{}
-	for _, r := range records {
+	called, err := names.List(names.Called)
+	listed, err2 := names.List(names.Listed)
+	listed = slices.DeleteFunc(listed, func(r *names.Record) bool { return !hasNames(r) })
+	seen := map[netip.AddrPort]bool{}
+	for _, r := range append(called, listed...) {
 		for _, g := range r.Gateways {
-			if seen[g] || s.Network(r.Network) == nil {
+			at := netip.AddrPortFrom(g, r.Port())
+			if seen[at] || s.Network(r.Network) == nil {
 				continue
 			}
-			seen[g] = true
+			seen[at] = true
 			asked := new(dns.Msg).SetQuestion("gateway.invalid.", dns.TypeA).SetEdns0(dns.DefaultMsgSize, false)
 			client := &dns.Client{Timeout: time.Second}
-			answer, _, failed := client.ExchangeContext(ctx, asked, net.JoinHostPort(g.String(), "53"))
+			answer, _, failed := client.ExchangeContext(ctx, asked, at.String())
+			where := fmt.Sprintf("port %d of %s, where containers of network %s ask for names", at.Port(), g, r.Network)
 			switch {
 			case failed != nil && !s.hasAddress(g): // gateway-gone says it
 			case errors.Is(failed, unix.ECONNREFUSED):
-				list = append(list, found(namesUnanswered, r.Network, s.startAgent(), "nobody answers at port 53 of %s, where containers of network %s ask for names", g, r.Network))
+				list = append(list, found(namesUnanswered, r.Network, s.startAgent(), "nobody answers at %s", where))
 			case failed != nil:
-				list = append(list, found(namesUnanswered, r.Network, finding.Say("let the host be asked at port 53 of %s: %v", g, failed),
-					"port 53 of %s does not answer, where containers of network %s ask for names", g, r.Network))
+				list = append(list, found(namesUnanswered, r.Network, finding.Say("let the host be asked at port %d of %s: %v", at.Port(), g, failed), "nobody answers in time at %s", where))
 			case !resolver.IsRefusal(answer):
-				list = append(list, found(namesAnsweredByOther, r.Network, finding.Say("`ss -lnup 'sport = 53'` says who it is: have it listen elsewhere, and the agent takes its place"),
-					"another DNS server than the agent answers at %s, where containers of network %s ask for names", g, r.Network))
+				list = append(list, found(namesAnsweredByOther, r.Network,
+					finding.Say("`ss -lnup 'sport = %d'` says who it is: have it listen elsewhere, and the agent takes its place", at.Port()), "another DNS server than the agent answers at %s", where))
 			}
 		}
 	}
-	return list, err
+	return list, errors.Join(err, err2)
+}
+
+// hasNames reports whether a name is on the lists of a record.
+func hasNames(r *names.Record) bool {
+	for _, l := range r.Lists {
+		for _, text := range slices.Concat(l.Allow, l.Deny) {
+			if e, err := reach.Parse(text); err == nil && e.Name != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // startAgent returns the command that has the agent answer for names.

@@ -1,11 +1,15 @@
 package lint
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
 
+	ipam "github.com/cnibox/cnibox/pkg/ipam/ranges"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -98,6 +102,7 @@ func (f *file) checkAddresses(p *part) {
 		}
 	}
 	f.checkSets(p, ranges)
+	f.checkPorts(p, ranges)
 	f.checkFamilies(ranges)
 	if list := p.ipam.get("addresses"); list != nil && p.ipam.reads("addresses") {
 		for _, e := range list.items {
@@ -113,6 +118,24 @@ func (f *file) checkAddresses(p *part) {
 				f.reportHostBits(r.get("dst"), dst)
 			}
 		}
+	}
+}
+
+var poolAbovePorts = codes.Declare(finding.Code{Name: "pool-above-ports", Severity: finding.Info,
+	Meaning: "The kernel gives a bridge 1,023 ports, and the network has more addresses: with that many containers on a node ADD fails while addresses are left.",
+	Remedy:  "nothing if a node has fewer containers; else `ptp`, or a second network with another bridge"})
+
+// checkPorts compares how many containers have addresses with how many the bridge has ports for. A subnet of IPv6 is large whatever is meant.
+func (f *file) checkPorts(p *part, ranges []pool) {
+	pools := node.PoolsOf(p.of)
+	if p.facts.Bridge == "" || len(pools) == 0 {
+		return
+	}
+	least := slices.MinFunc(pools, func(a, b ipam.Pool) int { return cmp.Compare(a.Size(), b.Size()) })
+	i := slices.IndexFunc(ranges, func(r pool) bool { return least.Contains(r.first.Next()) })
+	if least.Size() > link.MostPorts && i >= 0 && ranges[i].subnet.Addr().Is4() {
+		f.report(poolAbovePorts, ranges[i].get("subnet").span, "", nil, "%d addresses, and the bridge %s has ports for %d containers: for more on a node take ptp, or a second bridge",
+			least.Size(), p.facts.Bridge, link.MostPorts)
 	}
 }
 

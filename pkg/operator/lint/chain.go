@@ -8,6 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -83,6 +84,9 @@ var (
 	secondMain = codes.Declare(finding.Code{Name: "second-main", Severity: finding.Error,
 		Meaning: "A second plugin wants to make the container's interface, which is there already: ADD fails.",
 		Remedy:  "one of the two in a network of its own"})
+	hostAside = codes.Declare(finding.Code{Name: "host-aside", Severity: finding.Error,
+		Meaning: "The plugin works on what passes the host, and the host does not see what this interface sends: ADD fails.",
+		Remedy:  "bridge or ptp in place of the plugin that makes the interface"})
 )
 
 func (f *file) checkOrder(chain, before []*part) {
@@ -94,6 +98,8 @@ func (f *file) checkOrder(chain, before []*part) {
 			f.report(chainedFirst, p.typed, "a plugin that makes an interface, such as bridge, before it", nil, "%s changes what a plugin before it has made, and is the first", p.kind)
 		case p.facts.MakesInterface && made >= 0:
 			f.report(secondMain, p.typed, "another network for one of the two", nil, "%s makes the container's interface, which %s has made already", p.kind, earlier[made].kind)
+		case (p.facts.ClosesEgress || p.facts.NamesContainers) && len(earlier) > 0 && !slices.ContainsFunc(earlier, (*part).mayHaveHostEnd):
+			f.report(hostAside, p.typed, "bridge or ptp in place of "+earlier[0].kind, nil, "%s works on what passes the host, which sees nothing of what %s makes", p.kind, earlier[0].kind)
 		case p.facts.SharesMAC && len(earlier) == 0 && (p.ipam == nil || p.ipam.named == ""):
 			f.report(ipamMissing, p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses: it has no MAC address of its own", p.kind)
 		}
@@ -106,12 +112,19 @@ func (f *file) checkOrder(chain, before []*part) {
 	}
 }
 
+// mayHaveHostEnd reports whether the host may see what the interface sends: others' plugins are not known.
+func (p *part) mayHaveHostEnd() bool {
+	return p.plugin == nil || p.facts.HasHostEnd || p.facts.PluginsKey != "" || p.facts.DelegateKey != ""
+}
+
 var (
 	misspelledCapability = codes.Declare(finding.Code{Name: "misspelled-capability", Severity: finding.Warning, Fixable: true,
 		Meaning: "No runtime knows this capability, which is much like one that the plugin reads.",
 		Remedy:  "the capability as it is spelled"})
 	unreadCapability = codes.Declare(finding.Code{Name: "unread-capability", Severity: finding.Info,
 		Meaning: "The plugin does not read what it asks the runtime for."})
+	unsentCapability = codes.Declare(finding.Code{Name: "unsent-capability", Severity: finding.Info,
+		Meaning: "containerd, CRI-O, nerdctl, podman and Multus don't give this to plugins. Programs over libcni can, and so do `cnictl run` and `cnitool` with `CAP_ARGS`."})
 )
 
 // checkCapabilities compares what a plugin asks the runtime for with what it reads.
@@ -136,7 +149,13 @@ func (f *file) checkCapabilities(p *part, set keys.Set) {
 	if asked != nil && asked.kind == '{' {
 		for i := range asked.members {
 			m := &asked.members[i]
-			if slices.Contains(read, m.name) || isNote(m.name) || m.value.kind != 't' {
+			if isNote(m.name) || m.value.kind != 't' {
+				continue
+			}
+			if slices.Contains(read, m.name) {
+				if !slices.Contains(runtimes.Capabilities, m.name) {
+					f.report(unsentCapability, m.key, "", nil, "no runtime that is known here gives %q, unless it is a program of your own over libcni", m.name)
+				}
 				continue
 			}
 			if like := nearestWord(m.name, read); like != "" {

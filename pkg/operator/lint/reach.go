@@ -2,6 +2,7 @@ package lint
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
@@ -18,6 +19,12 @@ var (
 	closesDNS = codes.Declare(finding.Code{Name: "dns-closed", Severity: finding.Warning,
 		Meaning: "The list closes a DNS server that the network gives to containers: they resolve no names.",
 		Remedy:  "an entry with port 53 of the server"})
+	macBehind = codes.Declare(finding.Code{Name: "mac-behind-lists", Severity: finding.Error,
+		Meaning: "A plugin behind the lists gives the interface another MAC address: what the container sends under it is dropped.",
+		Remedy:  "the plugin with the lists behind it"})
+	leaseEnds = codes.Declare(finding.Code{Name: "lease-ends", Severity: finding.Warning,
+		Meaning: "The address is asked for again from inside of the container, which the list closes: the lease ends.",
+		Remedy:  "another IPAM plugin, such as host-local"})
 )
 
 // checkReach looks at the lists of what containers may reach.
@@ -25,32 +32,95 @@ func (f *file) checkReach(p *part) {
 	if !p.facts.ClosesEgress {
 		return
 	}
-	for _, q := range f.network.chain {
-		if q == p {
-			break
-		}
-		if q.facts.ClosesEgress {
-			f.report(listsTwice, p.get("type").span, "", nil, "an earlier plugin of the network has lists, too: these here take their place")
-			break
+	all := f.network.all()
+	at := slices.Index(all, p)
+	if slices.ContainsFunc(all[:at], func(q *part) bool { return q.facts.ClosesEgress }) {
+		f.report(listsTwice, p.get("type").span, "", nil, "an earlier plugin of the network has lists, too: these here take their place")
+	}
+	for _, q := range all[at+1:] {
+		if m := q.setsMAC(); m != nil {
+			f.report(macBehind, m.key, q.kind+" before "+p.kind, nil, "%s gives the interface another MAC address behind %s, which drops what is sent under it", q.kind, p.kind)
 		}
 	}
 	lists := reach.Lists{Closed: p.get("allow") != nil || p.isOn("internal")}
 	lists.Allow, lists.Deny = f.entries(p, "allow"), f.entries(p, "deny")
-	if p.isOn("internal") || lists.Closed && len(lists.Allow) == 0 {
-		return // nobody wants names there
-	}
-	for _, q := range f.network.chain {
-		servers := q.get("dns").get("nameservers")
-		if servers == nil {
-			continue
-		}
-		for _, s := range servers.items {
-			if addr, err := netip.ParseAddr(s.text); err == nil && !lists.Permits(addr, reach.UDP, 53) {
-				at := netip.AddrPortFrom(addr, 53).String()
-				f.report(closesDNS, s.span, strconv.Quote(at)+" in \"allow\"", nil, "the list closes %s: containers resolve no names", at)
+	if lists.Closed {
+		for _, q := range all {
+			if q.ipam != nil && q.ipam.facts.RenewsInside {
+				f.report(leaseEnds, q.ipam.typed, `"host-local"`, nil, "%s asks for more time from inside of the container, which the list of %s closes: the lease ends", q.ipam.kind, p.kind)
 			}
 		}
 	}
+	f.checkServers(p, lists)
+}
+
+// setsMAC returns what says that the plugin gives an interface that is there another MAC address, nil if nothing does.
+func (p *part) setsMAC() *member {
+	const mac = "mac"
+	switch asked := p.get("capabilities"); {
+	case p.plugin == nil || !p.plugin.Chained:
+	case p.reads(mac) && p.str(mac) != "":
+		return p.member(mac)
+	case p.plugin.AsksFor(mac) && asked.isOn(mac):
+		return asked.member(mac)
+	}
+	return nil
+}
+
+// checkServers looks whether containers reach the DNS servers that they are given: the network's own, and the gateways if containers have names.
+func (f *file) checkServers(p *part, lists reach.Lists) {
+	isClosed := func(addr netip.Addr) bool { return !lists.Permits(addr, reach.UDP, 53) }
+	closed := func(at span, addr netip.Addr, why string) {
+		entry := netip.AddrPortFrom(addr, 53).String()
+		f.report(closesDNS, at, strconv.Quote(entry)+" in \"allow\"", nil, "the list closes %s%s", entry, why)
+	}
+	for _, q := range f.network.all() {
+		if q.facts.NamesContainers {
+			for _, gateway := range f.gateways() {
+				if isClosed(gateway) {
+					closed(q.typed, gateway, ", where the names of containers are answered")
+				}
+			}
+		}
+		servers := q.get("dns").get("nameservers")
+		if servers == nil || p.isOn("internal") || lists.Closed && len(lists.Allow) == 0 {
+			continue // nobody wants names from outside there
+		}
+		for _, s := range servers.items {
+			if addr, err := netip.ParseAddr(s.text); err == nil && isClosed(addr) {
+				closed(s.span, addr, ": containers resolve no names")
+			}
+		}
+	}
+}
+
+// gateways returns the addresses of the host that containers have as gateways, as far as the configuration says them.
+func (f *file) gateways() (list []netip.Addr) {
+	add := func(o *value, subnet netip.Prefix) {
+		gateway, err := netip.ParseAddr(o.str("gateway"))
+		if err != nil {
+			gateway = subnet.Masked().Addr().Next()
+		}
+		if !slices.Contains(list, gateway) {
+			list = append(list, gateway)
+		}
+	}
+	for _, p := range f.network.all() {
+		if !p.facts.IsGateway || p.ipam == nil {
+			continue
+		}
+		for _, r := range pools(p) {
+			add(r.value, r.subnet)
+		}
+		if addresses := p.ipam.get("addresses"); addresses != nil && p.ipam.reads("addresses") {
+			for _, e := range addresses.items {
+				if own, err := netip.ParsePrefix(e.str("address")); err == nil {
+					add(e, own)
+				}
+			}
+		}
+	}
+	return list
 }
 
 // entries returns those of a list that can be read, and looks at each.

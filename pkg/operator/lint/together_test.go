@@ -104,7 +104,7 @@ func TestNode(t *testing.T) {
 		`{"type": "bridge", "portIsolation": false}`:                           {"plugin-older"},
 		`{"type": "bridge", "acceptRA": false}`:                                {"only-cnibox", "plugin-older"},
 		routed("bridge", "10.9.1.0/24", ""):                                    {"bridge-shared", "route-overlap"},
-		routed("bridge", "10.5.0.0/16", ""):                                    {"subnets-overlap"},
+		routed("bridge", "10.5.0.0/24", ""):                                    {"subnets-overlap"},
 		routed("bridge", "10.1.0.0/24", ""):                                    {"bridge-shared"}, // its own bridge's route is no clash
 	} {
 		var got []string

@@ -44,7 +44,7 @@ func readConfiguration(text []byte, all plugin.Table) *configuration {
 		}
 		c.master = cmp.Or(c.master, p.Facts.Bridge, p.Master())
 		if p.Facts.ClosesEgress {
-			c.reach = readReach(p.Config.JSON())
+			c.reach = ReadReach(p.Config.JSON())
 		}
 		if p.Config.Has("ingressRate") || p.Config.Has("egressRate") {
 			var in, out int
@@ -83,6 +83,6 @@ func (a *Attachment) readArguments(capabilities map[string]bool) {
 		a.Limits = given.Bandwidth
 	}
 	if a.Reach != nil && given.Egress != nil && capabilities["egress"] {
-		a.Reach.Container = readReach(given.Egress)
+		a.Reach.Container = ReadReach(given.Egress)
 	}
 }

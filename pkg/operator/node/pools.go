@@ -88,7 +88,7 @@ type lender interface {
 // readPools asks the network's IPAM plugins what they hand out. Status and the linter say what can't be used in a configuration.
 func (w *Network) readPools(all plugin.Table) {
 	for _, p := range netconf.Of(w.List, w.File, all.Find).Inside() {
-		for _, pool := range poolsOf(p) {
+		for _, pool := range PoolsOf(p) {
 			w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
 		}
 	}
@@ -99,7 +99,8 @@ type completer interface {
 	Complete(config *conf.Object) *conf.Object
 }
 
-func poolsOf(p *netconf.Part) []ranges.Pool {
+// PoolsOf returns what a plugin's IPAM plugin hands out: a container has one address of each. There are none if the configuration is wrong.
+func PoolsOf(p *netconf.Part) []ranges.Pool {
 	ipam := p.IPAM()
 	if ipam == nil || ipam.Row == nil {
 		return nil

@@ -37,11 +37,17 @@ func (r Reach) String() string {
 	return strings.Join(parts, " ")
 }
 
+// OfNetwork says what the network's lists leave open, whatever those of the container close.
+func (r Reach) OfNetwork() string {
+	r.Container = nil
+	return r.String()
+}
+
 // Refusals says how many packets were refused.
 func (r Reach) Refusals() string { return fmt.Sprintf("%d packets", r.Refused) }
 
-// readReach reads lists, of a configuration or of a runtime.
-func readReach(text []byte) *Reach {
+// ReadReach reads lists: of a plugin in a configuration, or of what a runtime sends.
+func ReadReach(text []byte) *Reach {
 	r := &Reach{}
 	_ = json.Unmarshal(text, r) // an ADD has taken it, or it is of another form
 	r.Container, r.Refused = nil, 0

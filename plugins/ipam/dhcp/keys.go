@@ -23,7 +23,7 @@ func (Plugin) Facts(ipam *conf.Object) plugin.Facts {
 	if d.Socket != DefaultSocket {
 		d.Arguments, d.Unit, d.ReferenceUnit = append(d.Arguments, "-socketpath", d.Socket), "", ""
 	}
-	return plugin.Facts{Daemon: d, Dirs: []string{string(DirOf(DefaultSocket))}}
+	return plugin.Facts{Daemon: d, RenewsInside: true, Dirs: []string{string(DirOf(DefaultSocket))}}
 }
 
 // ownKeys are those of the object "ipam".

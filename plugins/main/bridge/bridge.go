@@ -96,8 +96,8 @@ func explainFull(bridge string, err error) error {
 	if !errors.Is(err, unix.EXFULL) {
 		return err
 	}
-	return plugin.CodeErrorf(types.ErrTryAgainLater, "give some of the node's containers a network with another bridge; `bridge link show` lists the ports",
-		"bridge %s has as many ports as a bridge can have, 1,023", bridge)
+	return plugin.CodeErrorf(types.ErrTryAgainLater, "give some of the node's containers a network with another bridge, or one of ptp, which needs none; `bridge link show` lists the ports",
+		"bridge %s has as many ports as a bridge can have, %d", bridge, link.MostPorts)
 }
 
 // setPort sets the options of the bridge's port.

@@ -3,13 +3,10 @@ package dnsname
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,7 +15,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
-	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Plugin is the dnsname plugin.
@@ -34,7 +30,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 		return nil, err
 	}
 	if err := record.Write(); err != nil {
-		return nil, fileError(err)
+		return nil, err
 	}
 	dns := &r.PrevResult.DNS
 	dns.Nameservers = servers(record.Gateways, dns.Nameservers, names.Servers())
@@ -66,7 +62,7 @@ func servers(gateways []netip.Addr, network []string, node []netip.Addr) (list [
 // Del forgets what the container is called.
 func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	r.Announce("forget the names")
-	return fileError(names.Remove(r.Key))
+	return names.Remove(r.Key, names.Called)
 }
 
 // Mend compares what is written down with what the configuration and the result say.
@@ -75,43 +71,15 @@ func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error
 	if err != nil {
 		return err
 	}
-	have, err := names.Read(r.Key)
-	switch {
-	case err != nil:
-		return fileError(err)
-	case have == nil:
-		err = different("the names of %s are not written down", r.Key)
-	case !have.Is(want):
-		err = different("what is written down of %s is not what its network says: %s", r.Key, have)
-	}
-	m.Mend(err, "write down the "+want.String(), func() error { return fileError(want.Write()) })
-	return nil
-}
-
-func different(format string, args ...any) error {
-	return plugin.Errorf("something changed it since ADD: "+plugin.RepairRemedy, format, args...)
+	return want.Mend(m)
 }
 
 // Status reports whether names can be written down, and somebody answers for them.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
-	_, err := parse(r)
-	if err != nil {
+	if _, err := parse(r); err != nil {
 		return err
 	}
-	dir := names.Dir()
-	if dir == "" {
-		err = errors.New("neither /run nor $XDG_RUNTIME_DIR can be written")
-	} else {
-		err = state.Writable(dir)
-	}
-	if err != nil {
-		return plugin.Unavailable(fileError(err))
-	}
-	if !names.HasResolver() {
-		return plugin.CodeErrorf(types.ErrPluginNotAvailable, "start it: `systemctl enable --now cnibox-agent` or `cnictl agent --dns`; without it containers ask the node's servers, which don't know their names",
-			"nobody answers for the names of containers: no `cnictl agent --dns` runs")
-	}
-	return nil
+	return names.CheckReady("containers ask the node's servers, which don't know their names")
 }
 
 // wanted returns the record that ADD writes.
@@ -171,35 +139,5 @@ func isOwn(h *netlink.Handle, ip net.IP) bool {
 	return err == nil && ip != nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }
 
-func fileError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return plugin.CodeErrorf(types.ErrIOFailure, "make /run/cnibox a directory that root can write to, on a disk that is not full", "file of names: %w", err)
-}
-
 // Stores returns the records of names.
-func (Plugin) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{records{}} }
-
-// records are those of all attachments.
-type records struct{}
-
-// Held lists the records.
-func (records) Held(context.Context, string) (list []plugin.Held, err error) {
-	all, err := names.List()
-	for _, r := range all {
-		list = append(list, plugin.Held{Key: r.Key, What: r.String(), Since: r.Since})
-	}
-	return list, err
-}
-
-// Release removes records.
-func (records) Release(_ context.Context, list []plugin.Held) error {
-	var errs []error
-	for _, h := range list {
-		if err := names.Remove(h.Key); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", h.Key, err))
-		}
-	}
-	return fileError(errors.Join(errs...))
-}
+func (Plugin) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{names.Called} }

@@ -1,11 +1,13 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -13,7 +15,8 @@ import (
 
 // config is what the egress plugin reads of a configuration; docs/plugins/egress.md explains each key.
 type config struct {
-	lists    reach.Lists // of the network and of the container
+	lists    reach.Lists   // what is open by all of the network's and the container's
+	texts    []names.Lists // those of each
 	internal bool
 }
 
@@ -26,8 +29,12 @@ func parse(o *conf.Object) (*config, error) {
 	if c.internal && o.Has("allow") {
 		o.Fail("allow", "to be left out with internal, which says what is open", "both")
 	}
-	var name string
-	c.lists = readLists(o, &name).And(readLists(o.Object("runtimeConfig").Object("egress"), &name))
+	for _, part := range []*conf.Object{o, o.Object("runtimeConfig").Object("egress")} {
+		if part.Has("allow") || part.Has("deny") {
+			c.texts = append(c.texts, names.ReadLists(part))
+		}
+		c.lists = c.lists.And(readLists(part))
+	}
 	switch backend {
 	case "", netfilter.NFTables, netfilter.IPTables:
 	default:
@@ -36,8 +43,9 @@ func parse(o *conf.Object) (*config, error) {
 	switch err := o.Err(); {
 	case err != nil:
 		return nil, err
-	case name != "":
-		return nil, plugin.ConfigError("names need the resolver of `cnictl agent`, which is not there yet: list the addresses", "%s is a name", name)
+	case !c.lists.Closed && c.lists.HasNames():
+		return nil, plugin.ConfigError(`list the addresses, or give "allow", so that all is closed that no name on it opens`,
+			`"deny" has a name, but what that leads to stays open: there is no "allow"`)
 	case backend == netfilter.IPTables:
 		return nil, plugin.CodeErrorf(types.ErrPluginNotAvailable, "leave the key out",
 			`backend is "iptables", which can't do what the lists need: rules of iptables see no ARP, and another program's rule before them lets pass what it likes`)
@@ -45,14 +53,12 @@ func parse(o *conf.Object) (*config, error) {
 	return c, nil
 }
 
-// readLists reads the lists of an object. name is set to the first entry with a name.
-func readLists(o *conf.Object, name *string) reach.Lists {
-	l := reach.Lists{Closed: o.Has("allow")}
-	l.Allow, l.Deny = readEntries(o, "allow", name), readEntries(o, "deny", name)
-	return l
+// readLists reads the lists of an object.
+func readLists(o *conf.Object) reach.Lists {
+	return reach.Lists{Closed: o.Has("allow"), Allow: readEntries(o, "allow"), Deny: readEntries(o, "deny")}
 }
 
-func readEntries(o *conf.Object, key string, name *string) (list []reach.Entry) {
+func readEntries(o *conf.Object, key string) (list []reach.Entry) {
 	if o.IsNull(key) { // as programs in Go write an empty list, which closes everything
 		o.Fail(key, "a list, or no such key", "null")
 	}
@@ -60,11 +66,11 @@ func readEntries(o *conf.Object, key string, name *string) (list []reach.Entry) 
 	o.Strings(key, &texts)
 	for i, text := range texts {
 		e, err := reach.Parse(text)
-		switch {
-		case err != nil:
-			o.Fail(fmt.Sprintf("%s[%d]", key, i), "an address or a prefix, such as 10.20.0.0/16, 192.0.2.7:443 or [2001:db8::53]:53/udp", fmt.Sprintf("%q: %v", text, err))
-		case e.Name != "" && *name == "":
-			*name = fmt.Sprintf("%s[%d]: %q", o.Path(key), i, text)
+		if err == nil && key == "deny" && e.Name != "" && e.Ports != (reach.Ports{}) {
+			err = errors.New("a name is closed with all of its ports")
+		}
+		if err != nil {
+			o.Fail(fmt.Sprintf("%s[%d]", key, i), "an address, a prefix or a name, such as 10.20.0.0/16, [2001:db8::53]:53/udp or api.example.com:443", fmt.Sprintf("%q: %v", text, err))
 		}
 		list = append(list, e)
 	}

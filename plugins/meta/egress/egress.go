@@ -3,8 +3,10 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -13,7 +15,9 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -36,7 +40,14 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	undo.Push("stop judging what the container sends", func(ctx context.Context) error { return netfilter.Del(ctx, r, nil, e.Features()...) })
-	return r.PrevResult, e.Add(ctx, r)
+	if err := e.Add(ctx, r); err != nil || e.record == nil {
+		return r.PrevResult, err
+	}
+	if err := conntrack.ForgetFrom(ctx, e.record.Addresses); err != nil {
+		return nil, err
+	}
+	undo.Push("forget its names", func(context.Context) error { return names.Remove(r.Key, names.Listed) })
+	return r.PrevResult, e.record.Write()
 }
 
 // Del removes what ADD made. It needs the attachment's key alone. The link of a container that still runs goes down first: nothing judges what it sends
@@ -48,7 +59,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 			_ = r.Links().LinkSetDown(end)
 		}
 	}
-	return netfilter.Del(ctx, r, nil, netfilter.Egress{}.Features()...)
+	return errors.Join(netfilter.Del(ctx, r, nil, netfilter.Egress{}.Features()...), names.Remove(r.Key, names.Listed))
 }
 
 // Mend looks at what judges.
@@ -58,28 +69,40 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 		return err
 	}
 	m.Mend(e.Check(ctx, r), "judge what the container sends", func() error { return e.Repair(ctx, r) })
+	if e.record != nil {
+		return e.record.Mend(m)
+	}
 	return nil
 }
 
 // Status reports whether the host has what the lists need.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
-	_, err := parse(r.Config)
+	c, err := parse(r.Config)
 	if err == nil {
 		err = netns.CheckAdmin()
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = netfilter.Egress{}.Available()
 	}
-	return netfilter.Egress{}.Available()
+	if err == nil && c.lists.HasNames() {
+		err = names.CheckReady("containers reach nothing by name")
+	}
+	return err
 }
 
 // Stores returns where something judges.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
-	return netfilter.Stores(r, netfilter.Egress{}.Features()...)
+	return append(netfilter.Stores(r, netfilter.Egress{}.Features()...), names.Listed)
+}
+
+// needs is what the configuration asks for.
+type needs struct {
+	netfilter.Egress
+	record *names.Record // for the resolver; nil if the container's questions are not its business
 }
 
 // wanted returns what the configuration asks for, for the attachment that the previous result is of.
-func wanted(r *plugin.Request) (e netfilter.Egress, err error) {
+func wanted(r *plugin.Request) (e needs, err error) {
 	c, err := parse(r.Config)
 	if err != nil {
 		return e, err
@@ -103,13 +126,38 @@ func wanted(r *plugin.Request) (e netfilter.Egress, err error) {
 	}
 	e.Lists = c.lists
 	if c.internal {
-		own := reach.Lists{Closed: true, NoNode: true}
+		own, texts := reach.Lists{Closed: true, NoNode: true}, names.Lists{Closed: true}
 		for _, p := range e.Addrs {
 			own.Allow = append(own.Allow, reach.Entry{Prefix: p.Masked()})
+			texts.Allow = append(texts.Allow, p.Masked().String())
 		}
-		e.Lists = e.Lists.And(own)
+		e.Lists, c.texts = e.Lists.And(own), append(c.texts, texts)
 	}
-	return e, nil
+	if c.internal || e.Lists.HasNames() {
+		err = e.addNames(r, c)
+	}
+	return e, err
+}
+
+// addNames adds where the container's questions for names go, and what the resolver has to know of it. On an internal network it answers for names of
+// containers alone.
+func (e *needs) addNames(r *plugin.Request, c *config) error {
+	record := &names.Record{Key: r.Key, Lists: c.texts}
+	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
+		record.Addresses = append(record.Addresses, result.Addr(ip.Address.IP))
+		if g := result.Addr(ip.Gateway); ip.Gateway != nil && !slices.Contains(record.Gateways, g) {
+			record.Gateways = append(record.Gateways, g)
+			e.Resolvers = append(e.Resolvers, netip.AddrPortFrom(g, names.ListPort))
+		}
+	}
+	switch {
+	case len(record.Gateways) > 0:
+		record.List, e.record = e.List(), record
+	case e.Lists.HasNames():
+		return plugin.ConfigError("list the addresses, or make the host the gateway, such as by \"isGateway\" of bridge",
+			"names are asked for at the gateway, and %s has none", r.IfName)
+	}
+	return nil
 }
 
 // isOnBridge reports whether the host's end is a port of a bridge. Behind one, the gateway has to be this host: what leaves by another port is

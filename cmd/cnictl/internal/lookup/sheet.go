@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/calllog"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -20,6 +21,7 @@ type Attachment struct {
 	Inside    *Inside      `json:"inside,omitempty"`
 	Beside    []string     `json:"beside"` // the other attachments of the container, by their keys
 	Others    []Older      `json:"others"` // older results, of other caches
+	Opened    []nft.Opened `json:"openByName,omitempty"`
 }
 
 // InNamespace is a namespace with a process in it.
@@ -113,6 +115,10 @@ func newAttachmentSheet(n *node.Node, a *node.Attachment) *Attachment {
 	}
 	for _, r := range a.Others {
 		s.Others = append(s.Others, Older{r.Path, r.Written.UTC()})
+	}
+	for _, t := range a.Held {
+		opened, _ := nft.OpenedOf(t.Held) // who may not read it has been told so of what is held
+		s.Opened = append(s.Opened, opened...)
 	}
 	if a.Namespace != nil {
 		s.Namespace = &InNamespace{a.Namespace, a.Namespace.Command()}

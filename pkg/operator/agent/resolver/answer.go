@@ -55,12 +55,15 @@ func (r *Resolver) answer(q *question, gateway netip.Addr) (*dns.Msg, outcome) {
 		return q.reply(dns.RcodeBadVers), refused
 	}
 	asked := q.m.Question[0]
-	networks := r.networksOf(q.from, gateway)
-	if networks == nil || asked.Qclass != dns.ClassINET || asked.Qtype == dns.TypeAXFR || asked.Qtype == dns.TypeIXFR {
+	from := r.asker(q.from, gateway)
+	if from == nil || asked.Qclass != dns.ClassINET || asked.Qtype == dns.TypeAXFR || asked.Qtype == dns.TypeIXFR {
 		return q.reply(dns.RcodeRefused), refused
 	}
-	if a := r.own(q, networks); a != nil {
+	if a := r.own(q, from.networks); a != nil {
 		return a, named
+	}
+	if from.record != nil {
+		return r.listed(q, from)
 	}
 	if !r.forwards.take(q.from) {
 		return q.reply(dns.RcodeServerFailure), limited
@@ -137,18 +140,27 @@ func (r *Resolver) forward(q *question) (*dns.Msg, outcome) {
 	asked := &dns.Msg{MsgHdr: dns.MsgHdr{RecursionDesired: q.m.RecursionDesired, CheckingDisabled: q.m.CheckingDisabled, AuthenticatedData: q.m.AuthenticatedData}, Question: q.m.Question}
 	opt := q.m.IsEdns0()
 	asked.SetEdns0(packetSize, opt != nil && opt.Do())
-	began := time.Now()
-	a, err := r.upstream.ask(context.Background(), q.from, asked)
-	r.figures.upstream.Observe(time.Since(began).Seconds())
+	a, err := r.ask(q, asked)
 	if err != nil {
-		r.said.add("servers", "the node's DNS servers don't answer", err)
 		return q.reply(dns.RcodeServerFailure), failed
 	}
-	r.said.drop("servers")
 	reply := q.reply(a.Rcode)
 	reply.Authoritative, reply.AuthenticatedData, reply.RecursionAvailable = a.Authoritative, a.AuthenticatedData, a.RecursionAvailable
 	reply.Answer, reply.Ns, reply.Extra = a.Answer, a.Ns, withoutOPT(a.Extra)
 	return reply, forwarded
+}
+
+// ask asks the node's servers.
+func (r *Resolver) ask(q *question, asked *dns.Msg) (*dns.Msg, error) {
+	began := time.Now()
+	a, err := r.upstream.ask(context.Background(), q.from, asked)
+	r.figures.upstream.Observe(time.Since(began).Seconds())
+	if err != nil {
+		r.said.add(aboutServers, "the node's DNS servers don't answer", err)
+		return nil, err
+	}
+	r.said.drop(aboutServers)
+	return a, nil
 }
 
 func withoutOPT(all []dns.RR) (list []dns.RR) {
@@ -160,8 +172,11 @@ func withoutOPT(all []dns.RR) (list []dns.RR) {
 	return list
 }
 
-// whyRefused is what dig shows of a refusal (RFC 8914). By it doctor knows this resolver from others.
-const whyRefused = "cnibox answers containers that have a name here"
+// The reasons that dig shows of a refusal (RFC 8914). By the first one doctor knows this resolver from others.
+const (
+	whyRefused = "cnibox answers containers that have a name here"
+	whyClosed  = "the name is not on the list of what this container may reach"
+)
 
 // IsRefusal reports whether an answer is a refusal of this resolver's, and not of another DNS server's.
 func IsRefusal(a *dns.Msg) bool {
@@ -179,9 +194,9 @@ func (r *Resolver) send(q *question, a *dns.Msg, how outcome) {
 	if opt := q.m.IsEdns0(); opt != nil {
 		size = min(max(size, int(opt.UDPSize())), packetSize)
 		a.SetEdns0(packetSize, opt.Do())
-		if how == refused {
+		if why := map[outcome]string{refused: whyRefused, closed: whyClosed}[how]; why != "" && a.Rcode != dns.RcodeSuccess {
 			own := a.IsEdns0()
-			own.Option = append(own.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeProhibited, ExtraText: whyRefused})
+			own.Option = append(own.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeProhibited, ExtraText: why})
 		}
 	} else if a.Rcode > longestCode {
 		a.Rcode = dns.RcodeServerFailure

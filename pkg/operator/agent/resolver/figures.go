@@ -19,6 +19,7 @@ const (
 	forwarded outcome = "forwarded" // answered by the node's servers
 	failed    outcome = "failed"    // not answered by them
 	refused   outcome = "refused"   // asked by nobody who may, or in a way that is not answered
+	closed    outcome = "closed"    // not on the lists of the container
 	limited   outcome = "limited"   // more than one container may ask
 )
 
@@ -30,7 +31,7 @@ type figures struct {
 
 func newFigures() figures {
 	f := figures{counts: map[outcome]*atomic.Int64{}}
-	for _, o := range []outcome{named, forwarded, failed, refused, limited} {
+	for _, o := range []outcome{named, forwarded, failed, refused, closed, limited} {
 		f.counts[o] = new(atomic.Int64)
 	}
 	const name = "dns_upstream_seconds"
@@ -59,6 +60,13 @@ func (r *Resolver) Register(to prometheus.Registerer) {
 	to.MustRegister(r.figures.upstream)
 }
 
+// Things that can be wrong besides places.
+const (
+	aboutServers = "servers"
+	aboutRecords = "records"
+	aboutLists   = "lists"
+)
+
 // said knows what is wrong, so that it is logged once.
 type said struct {
 	log *slog.Logger
@@ -85,13 +93,16 @@ func (s *said) drop(about string) {
 	delete(s.texts, about)
 }
 
-// dropPlaces forgets what is wrong at addresses other than these.
-func (s *said) dropPlaces(but map[netip.Addr]bool) {
+// dropPlaces forgets what is wrong at places other than these.
+func (s *said) dropPlaces(but map[netip.AddrPort]bool) {
+	kept := map[string]bool{}
+	for place := range but {
+		kept[placeName(place)] = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.texts, func(about, _ string) bool {
-		a, err := netip.ParseAddr(about)
-		return err == nil && !but[a]
+		return about != aboutServers && about != aboutRecords && about != aboutLists && !kept[about]
 	})
 }
 

@@ -9,26 +9,29 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/miekg/dns"
 
 	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // client is the container that asks, and what it is answered.
 type client struct {
 	dns.ResponseWriter
+	last    byte // of its address
 	stream  bool
 	written []*dns.Msg
 }
 
 func (c *client) RemoteAddr() net.Addr {
 	if c.stream {
-		return &net.TCPAddr{IP: net.IPv4(10, 88, 0, 2), Port: 4711}
+		return &net.TCPAddr{IP: net.IPv4(10, 88, 0, c.last), Port: 4711}
 	}
-	return &net.UDPAddr{IP: net.IPv4(10, 88, 0, 2), Port: 4711}
+	return &net.UDPAddr{IP: net.IPv4(10, 88, 0, c.last), Port: 4711}
 }
 
 func (c *client) LocalAddr() net.Addr { return &net.UDPAddr{IP: net.IPv4(10, 88, 0, 1), Port: 53} }
@@ -46,6 +49,11 @@ func withRecords(t testing.TB) *Resolver {
 	for i, name := range []string{"web", "db", "web"} {
 		write(t, dir, plugin.Key{Network: "demo", ContainerID: fmt.Sprint("id", i), IfName: "eth0"}, name, fmt.Sprintf("10.88.0.%d", i+2))
 	}
+	list := &names.Record{Key: plugin.Key{Network: "demo", ContainerID: "listed", IfName: "eth0"}, List: "0123"}
+	text := `{"network":"demo","containerID":"listed","ifname":"eth0","list":"0123","lists":[{"allow":["*.example.org"]}],"addresses":["10.88.0.9"],"gateways":["10.88.0.1"]}`
+	if err := os.WriteFile(filepath.Join(dir, list.FileName()), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	w, err := newWatch(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -59,13 +67,13 @@ func write(t testing.TB, dir string, k plugin.Key, name, address string) {
 	t.Helper()
 	text := fmt.Sprintf(`{"network":%q,"containerID":%q,"ifname":%q,"names":[%q],"domain":"dns.podman","addresses":[%q,"fd00:88::%s"],"gateways":["10.88.0.1"]}`,
 		k.Network, k.ContainerID, k.IfName, name, address, address[len("10.88.0."):])
-	if err := os.WriteFile(filepath.Join(dir, names.FileName(k)), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, (&names.Record{Key: k}).FileName()), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func ask(r *Resolver, name string, kind uint16) *dns.Msg {
-	c := &client{}
+	c := &client{last: 2}
 	r.ServeDNS(c, new(dns.Msg).SetQuestion(name, kind))
 	return c.written[0]
 }
@@ -86,7 +94,7 @@ func FuzzQuestion(f *testing.F) {
 }
 
 func questions() (list []*dns.Msg) {
-	for _, name := range []string{"web.", "WEB.dns.podman.", "nobody.dns.podman.", "dns.podman.", "2.0.88.10.in-addr.arpa.", "example.org.", "."} {
+	for _, name := range []string{"web.", "WEB.dns.podman.", "nobody.dns.podman.", "www.example.org.", "dns.podman.", "2.0.88.10.in-addr.arpa.", "example.org.", "."} {
 		for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypePTR, dns.TypeANY, dns.TypeAXFR} {
 			q := new(dns.Msg).SetQuestion(name, kind)
 			list = append(list, q, q.Copy().SetEdns0(4096, true))
@@ -101,7 +109,10 @@ func serve(t *testing.T, r *Resolver, packet []byte, stream bool) {
 	if m.Unpack(packet) != nil || m.Response || len(m.Question) != 1 {
 		return
 	}
-	c := &client{stream: stream}
+	c := &client{stream: stream, last: 2}
+	if len(packet)%2 == 0 {
+		c.last = 9 // which has a list
+	}
 	r.ServeDNS(c, m)
 	if len(c.written) != 1 {
 		t.Fatalf("%d answers to %v", len(c.written), m)
@@ -158,6 +169,42 @@ func FuzzAnswer(f *testing.F) {
 		a := new(dns.Msg)
 		if a.Unpack(packet) == nil && isAnswer(a, q) && (a.Id != 7 || dns.CanonicalName(a.Question[0].Name) != "example.org." || !a.Response) {
 			t.Errorf("it is believed: %v", a)
+		}
+	})
+}
+
+// FuzzChosen has a server that is asked for a name on a list answer whatever it likes. It opens nothing of the node, and all that is opened is handed on.
+func FuzzChosen(f *testing.F) {
+	lists := reach.Lists{Closed: true}
+	for _, text := range []string{"*.example.org:443", "www.example.org", "10.1.0.0/16"} {
+		e, err := reach.Parse(text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		lists.Allow = append(lists.Allow, e)
+	}
+	good := new(dns.Msg)
+	for _, text := range []string{"www.example.org. 5 CNAME a.example.", "a.example. 5 A 198.51.100.1", "a.example. 5 A 10.1.0.1", "a.example. 5 AAAA ::1"} {
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		good.Answer = append(good.Answer, rr)
+	}
+	packet, _ := good.Pack()
+	f.Add(packet)
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		m := new(dns.Msg)
+		if m.Unpack(packet) != nil {
+			return
+		}
+		const name = "www.example.org"
+		list, openings := chosen(m.Answer, name, lists.ByName(name), lists)
+		for _, o := range openings {
+			isIn := slices.ContainsFunc(list, func(rr dns.RR) bool { a, is := addressIn(rr); return is && a == o.Addr })
+			if !isIn || isRebound(o.Addr) && !lists.ByAddress(o.Addr) || o.Ports < 0 || o.For < shortest || o.For > longestOpen {
+				t.Errorf("%v opens %+v", m, o)
+			}
 		}
 	})
 }

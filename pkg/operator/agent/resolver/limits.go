@@ -2,12 +2,16 @@ package resolver
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Bounds, so that no container keeps the resolver from others. A container is known by its address.
@@ -21,6 +25,9 @@ const (
 	mostInIt = 200 // questions of one container by UDP in a window
 
 	silence = 3 * time.Second // how long a TCP client may say nothing
+
+	mostLogged = 10 // names of one container that were refused, in loggedIn
+	loggedIn   = time.Minute
 )
 
 // shares count what is under way, in all and of each container.
@@ -133,4 +140,29 @@ type counted struct {
 func (c *counted) Close() error {
 	c.end()
 	return c.Conn.Close()
+}
+
+// refusals logs which names containers were refused, and of each container not more than its share.
+type refusals struct {
+	mu    sync.Mutex
+	begin time.Time
+	of    map[plugin.Key]map[string]bool // in this minute
+}
+
+func (r *refusals) log(log *slog.Logger, of *names.Record, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.begin) > loggedIn {
+		r.begin, r.of = now, map[plugin.Key]map[string]bool{}
+	}
+	logged := r.of[of.Key]
+	if logged == nil {
+		logged = map[string]bool{}
+		r.of[of.Key] = logged
+	}
+	if logged[name] || len(logged) >= mostLogged {
+		return
+	}
+	logged[name] = true
+	log.Info("a name is refused that is not on the container's list", "container", of.Key.String(), "name", name)
 }

@@ -2,6 +2,8 @@
 // others by asking the node's servers. It listens at the gateways that the records name, so without it port 53 is closed there, the kernel says so at once,
 // and a container asks the next server of its list.
 //
+// A container with lists (the plugin egress) is answered for the names on them alone (list.go). Its questions come to a port of their own.
+//
 // Whoever asks is a stranger: everything is bounded (limits.go), and what is not asked by a container with a record is refused.
 package resolver
 
@@ -34,17 +36,18 @@ type Resolver struct {
 	streams  shares
 	figures  figures
 	said     said
+	refusals refusals
 
 	mu     sync.Mutex
 	watch  *watch
-	places map[netip.Addr]*place // where it listens
-	retry  *time.Timer           // when it next tries to listen where somebody else does; nil if nowhere
+	places map[netip.AddrPort]*place // where it listens
+	retry  *time.Timer               // when it next tries to listen where somebody else does; nil if nowhere
 	ended  bool
 }
 
 func newResolver(log *slog.Logger) *Resolver {
 	r := &Resolver{
-		log: log, places: map[netip.Addr]*place{}, said: said{log: log}, figures: newFigures(),
+		log: log, places: map[netip.AddrPort]*place{}, said: said{log: log}, figures: newFigures(),
 		forwards: shares{most: mostForwarded, mostOf: mostForwardedOf}, streams: shares{most: mostConnections, mostOf: mostConnectionsOf},
 	}
 	r.upstream.isOwn = r.listensAt
@@ -90,21 +93,21 @@ func (r *Resolver) sync() {
 	}
 	changed, err := r.watch.read()
 	if err != nil {
-		r.said.add("records", "records of names can't be read", err)
+		r.said.add(aboutRecords, "records of names can't be read", err)
 	} else if changed {
-		r.said.drop("records")
+		r.said.drop(aboutRecords)
 	}
 	if changed {
 		r.listen()
 	}
 }
 
-// networksOf returns the networks of the container that asks, none if it is none.
-func (r *Resolver) networksOf(from, gateway netip.Addr) []string {
+// asker returns the container that asks, nil if it is none.
+func (r *Resolver) asker(from, gateway netip.Addr) *asker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sync()
-	return r.watch.table.networksOf(from, gateway)
+	return r.watch.table.asker(from, gateway)
 }
 
 func (r *Resolver) isAsker(from netip.Addr) bool {
@@ -116,20 +119,20 @@ func (r *Resolver) isAsker(from netip.Addr) bool {
 func (r *Resolver) listensAt(a netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.places[a] != nil
+	return r.places[netip.AddrPortFrom(a, names.Port)] != nil
 }
 
 // again is how soon it is tried again to listen where somebody else does.
 const again = 5 * time.Second
 
-// listen listens at all gateways, and nowhere else. The caller has the lock.
+// listen listens at all places, and nowhere else. The caller has the lock.
 func (r *Resolver) listen() {
-	wanted := r.watch.table.gateways()
+	wanted := r.watch.table.places()
 	for a, p := range r.places {
 		if !wanted[a] {
 			p.close()
 			delete(r.places, a)
-			r.log.Info("names are not answered any more", "at", a)
+			r.log.Info("names are not answered any more", "at", placeName(a))
 		}
 	}
 	r.said.dropPlaces(wanted)
@@ -139,13 +142,13 @@ func (r *Resolver) listen() {
 		}
 		p, err := r.listenAt(a)
 		if err != nil {
-			r.said.add(a.String(), "names can't be answered at "+a.String(), err)
+			r.said.add(placeName(a), "names can't be answered at "+placeName(a), err)
 			r.retryLater()
 			continue
 		}
 		r.places[a] = p
-		r.said.drop(a.String())
-		r.log.Info("names are answered", "at", a)
+		r.said.drop(placeName(a))
+		r.log.Info("names are answered", "at", placeName(a))
 	}
 }
 
@@ -169,12 +172,20 @@ type place struct {
 	sockets []io.Closer
 }
 
+// placeName is how people are told of a place.
+func placeName(a netip.AddrPort) string {
+	if a.Port() == names.Port {
+		return a.Addr().String()
+	}
+	return a.String()
+}
+
 // listenAt listens at an address, which the host need not have yet.
-func (r *Resolver) listenAt(a netip.Addr) (*place, error) {
-	const port, buffer = "53", 1 << 20
+func (r *Resolver) listenAt(a netip.AddrPort) (*place, error) {
+	const buffer = 1 << 20
 	lc := net.ListenConfig{Control: func(network, _ string, raw syscall.RawConn) (err error) {
 		failed := raw.Control(func(fd uintptr) {
-			if a.Is4() {
+			if a.Addr().Is4() {
 				err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_FREEBIND, 1)
 			} else {
 				err = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_FREEBIND, 1)
@@ -183,12 +194,11 @@ func (r *Resolver) listenAt(a netip.Addr) (*place, error) {
 		})
 		return errors.Join(failed, err)
 	}}
-	at := net.JoinHostPort(a.String(), port)
-	packets, err := lc.ListenPacket(context.Background(), "udp", at)
+	packets, err := lc.ListenPacket(context.Background(), "udp", a.String())
 	if err != nil {
 		return nil, err
 	}
-	streams, err := lc.Listen(context.Background(), "tcp", at)
+	streams, err := lc.Listen(context.Background(), "tcp", a.String())
 	if err != nil {
 		_ = packets.Close()
 		return nil, err
@@ -218,13 +228,13 @@ func (r *Resolver) listenAt(a netip.Addr) (*place, error) {
 }
 
 // lost listens again at an address where that has ended by itself.
-func (r *Resolver) lost(a netip.Addr, p *place, err error) {
+func (r *Resolver) lost(a netip.AddrPort, p *place, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.places[a] != p || r.ended {
 		return
 	}
-	r.log.Warn("questions could not be read, which is tried again", "at", a, "error", err)
+	r.log.Warn("questions could not be read, which is tried again", "at", placeName(a), "error", err)
 	p.close()
 	delete(r.places, a)
 	r.listen()
@@ -254,8 +264,8 @@ func (r *Resolver) Status() *Status {
 	s := &Status{Addresses: []string{}, Wrong: r.said.all(), Questions: r.figures.questions()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range slices.SortedFunc(maps.Keys(r.places), netip.Addr.Compare) {
-		s.Addresses = append(s.Addresses, a.String())
+	for _, a := range slices.SortedFunc(maps.Keys(r.places), netip.AddrPort.Compare) {
+		s.Addresses = append(s.Addresses, placeName(a))
 	}
 	return s
 }

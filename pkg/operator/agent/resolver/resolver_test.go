@@ -35,7 +35,7 @@ func TestRecords(t *testing.T) {
 		if n := answers("late"); n != 1 {
 			t.Fatalf("%d: %d addresses", i, n)
 		}
-		if err := os.Remove(filepath.Join(dir, names.FileName(late))); err != nil {
+		if err := os.Remove(filepath.Join(dir, (&names.Record{Key: late}).FileName())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,11 +91,11 @@ func TestNewerAsker(t *testing.T) {
 	}
 	record("old", "ended", 1)
 	record("new", "alive", 2)
-	if list := table.networksOf(a, gateway); !slices.Equal(list, []string{"new"}) {
-		t.Errorf("it is on %v", list)
+	if is := table.asker(a, gateway); is == nil || !slices.Equal(is.networks, []string{"new"}) || is.record != nil {
+		t.Errorf("it is %+v", is)
 	}
-	if list := table.networksOf(a, netip.MustParseAddr("10.99.0.1")); list != nil {
-		t.Errorf("at another gateway it is on %v", list)
+	if is := table.asker(a, netip.MustParseAddr("10.99.0.1")); is != nil {
+		t.Errorf("at another gateway it is %+v", is)
 	}
 	table.put("newalive", nil)
 	table.put("oldended", nil)

@@ -9,12 +9,14 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 )
 
 // table is all records, found by what a question has.
 type table struct {
 	files map[string]*names.Record
 	index map[entry][]*names.Record
+	lists map[*names.Record]reach.Lists // of the records that have lists: what is open by all of them
 }
 
 // entry is what records are found by. A container's question is looked up in its networks alone.
@@ -36,7 +38,7 @@ const (
 )
 
 func newTable() *table {
-	return &table{files: map[string]*names.Record{}, index: map[entry][]*names.Record{}}
+	return &table{files: map[string]*names.Record{}, index: map[entry][]*names.Record{}, lists: map[*names.Record]reach.Lists{}}
 }
 
 // entriesOf are the entries at which a record is found.
@@ -44,7 +46,7 @@ func entriesOf(r *names.Record) (list []entry) {
 	list = append(list, entry{ofContainer, "", r.ContainerID})
 	for _, a := range r.Addresses {
 		list = append(list, entry{ofAddress, "", a.String()})
-		if reverse, err := dns.ReverseAddr(a.String()); err == nil {
+		if reverse, err := dns.ReverseAddr(a.String()); err == nil && len(r.Names) > 0 {
 			list = append(list, entry{ofReverse, r.Network, bare(reverse)})
 		}
 	}
@@ -67,6 +69,7 @@ func bare(name string) string { return strings.ToLower(strings.TrimSuffix(name, 
 func (t *table) put(file string, r *names.Record) {
 	if old := t.files[file]; old != nil {
 		delete(t.files, file)
+		delete(t.lists, old)
 		for _, e := range entriesOf(old) {
 			t.index[e] = slices.DeleteFunc(t.index[e], func(other *names.Record) bool { return other == old })
 			if len(t.index[e]) == 0 {
@@ -78,6 +81,9 @@ func (t *table) put(file string, r *names.Record) {
 		return
 	}
 	t.files[file] = r
+	if r.List != "" {
+		t.lists[r] = listsOf(r)
+	}
 	for _, e := range entriesOf(r) {
 		t.index[e] = append(t.index[e], r)
 	}
@@ -86,41 +92,76 @@ func (t *table) put(file string, r *names.Record) {
 // load reads a file again. One that can't be read has no names, which CHECK says.
 func (t *table) load(dir, file string) {
 	r, _ := names.ReadFile(filepath.Join(dir, file))
-	if r != nil && names.FileName(r.Key) != file { // it is none of ours
+	if r != nil && r.FileName() != file { // it is none of ours
 		r = nil
 	}
 	t.put(file, r)
 }
 
-// gateways returns the addresses at which containers ask.
-func (t *table) gateways() map[netip.Addr]bool {
-	all := map[netip.Addr]bool{}
+// listsOf returns what all of a record's lists let pass. An entry that can't be read opens nothing, and closes everything if it is one of Deny.
+func listsOf(r *names.Record) (all reach.Lists) {
+	for _, texts := range r.Lists {
+		part := reach.Lists{Closed: texts.Closed}
+		for _, text := range texts.Allow {
+			if e, err := reach.Parse(text); err == nil {
+				part.Allow = append(part.Allow, e)
+			}
+		}
+		for _, text := range texts.Deny {
+			e, err := reach.Parse(text)
+			if err != nil {
+				return reach.Lists{Closed: true}
+			}
+			part.Deny = append(part.Deny, e)
+		}
+		all = all.And(part)
+	}
+	return all
+}
+
+// places returns where containers ask: those with lists have no other way to a server.
+func (t *table) places() map[netip.AddrPort]bool {
+	all := map[netip.AddrPort]bool{}
 	for _, r := range t.files {
 		for _, a := range r.Gateways {
-			all[a] = true
+			all[netip.AddrPortFrom(a, r.Port())] = true
 		}
 	}
 	return all
 }
 
-// networksOf returns the networks of the container that asks at a gateway from an address, none if no container does. If two have the same there, as one
-// that ended without a DEL, it is the newer one.
-func (t *table) networksOf(from, gateway netip.Addr) (list []string) {
-	var asker *names.Record
-	for _, r := range t.index[entry{ofAddress, "", from.String()}] {
-		if slices.Contains(r.Gateways, gateway) && (asker == nil || r.Since.After(asker.Since)) {
-			asker = r
+// asker is the container that asks.
+type asker struct {
+	networks []string
+	record   *names.Record // that has its lists; nil if it has none
+	lists    reach.Lists
+}
+
+// asker returns the container that asks at a gateway from an address, nil if none does. If two have the same there, as one that ended without a DEL, it is
+// the newer one.
+func (t *table) asker(from, gateway netip.Addr) *asker {
+	var newest *names.Record
+	all := t.index[entry{ofAddress, "", from.String()}]
+	for _, r := range all {
+		if slices.Contains(r.Gateways, gateway) && (newest == nil || r.Since.After(newest.Since)) {
+			newest = r
 		}
 	}
-	if asker == nil {
+	if newest == nil {
 		return nil
 	}
-	for _, r := range t.index[entry{ofContainer, "", asker.ContainerID}] {
-		if !slices.Contains(list, r.Network) {
-			list = append(list, r.Network)
+	a := &asker{}
+	for _, r := range all {
+		if r.List != "" && r.Key == newest.Key {
+			a.record, a.lists = r, t.lists[r]
 		}
 	}
-	return list
+	for _, r := range t.index[entry{ofContainer, "", newest.ContainerID}] {
+		if !slices.Contains(a.networks, r.Network) {
+			a.networks = append(a.networks, r.Network)
+		}
+	}
+	return a
 }
 
 // find returns the records at an entry of some networks.

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
 
 // document returns a JSON document with the values that are known to be harmless: those of keys that our plugins declare, and of few others. Of a text that is none the error says so; then it is the text with its form and the
@@ -30,7 +31,7 @@ func (s *secrets) document(text []byte) ([]byte, error) {
 }
 
 // capabilities are the arguments of runtimes that are no secrets. Others may have all annotations of a pod in them.
-var capabilities = []string{"portMappings", "bandwidth", "ips", "ipRanges", "mac", "dns", "aliases", "deviceID", "infinibandGUID"}
+var capabilities = append(slices.Clone(runtimes.Capabilities), "egress")
 
 // ofAll are the keys that may be seen whatever plugin an object is for.
 var ofAll = []string{"cniVersion", "cniVersions", "name", "type", "capabilities", "ipam", "disableCheck", "disableGC", "loadOnlyInlinedPlugins"}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 
+	pkglink "github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -87,7 +88,7 @@ func lookAtBridge(n *node.Node, about map[string]string) []string {
 			ports++
 		}
 	}
-	here := []string{fmt.Sprintf("%s has the addresses %s, and %d of 1,023 ports", name, join(l.Addresses), ports)}
+	here := []string{fmt.Sprintf("%s has the addresses %s, and %d of %d ports", name, join(l.Addresses), ports, pkglink.MostPorts)}
 	for _, w := range n.Networks {
 		uses := func(p *netconf.Part) bool { return p.Uses(name) }
 		isOn := func(a *node.Attachment) bool { return a.Network == w.Name && a.Master == name }

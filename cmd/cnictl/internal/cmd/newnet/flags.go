@@ -63,7 +63,7 @@ func (f *newFlags) add(cmd *cobra.Command, kind Kind) {
 	if kind.Routed {
 		flags.BoolVar(&f.NoPorts, "no-ports", false, "no published ports")
 		flags.StringVar(&f.Domain, "names", "", "give containers names in this `domain`, such as dns.podman, that others on the network find them by")
-		flags.StringSliceVar(&f.Allow, allowWord, nil, "what containers may reach, such as 10.20.0.0/16 or 192.0.2.7:443; all else is closed; repeatable, none for nothing")
+		flags.StringSliceVar(&f.Allow, allowWord, nil, "what containers may reach, such as 10.20.0.0/16 or api.example.com:443; all else is closed; repeatable, none for nothing")
 		flags.StringVar(&f.limit, "limit", "", "what each container may send and receive a second, such as 100mbit")
 	}
 }
@@ -76,10 +76,8 @@ func (f *newFlags) read() (err error) {
 		f.Allow = nil
 	}
 	for _, text := range f.Allow {
-		if e, err := reach.Parse(text); err != nil {
+		if _, err := reach.Parse(text); err != nil {
 			return ui.Usagef("--%s %s: %v", allowWord, text, err)
-		} else if e.Name != "" {
-			return ui.Usagef("--%s %s: names need a resolver, which is not there yet: write addresses", allowWord, text)
 		}
 	}
 	for _, text := range f.subnets {

@@ -2,10 +2,12 @@ package newnet
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/names"
 	pkgplugin "github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -107,6 +109,9 @@ func (m *maker) bridge() (*conf.Object, error) {
 	p.Set("hairpinMode", new(true)) // a container reaches its own published ports
 	ipam, err := m.ownSubnet(false)
 	p.Set("ipam", ipam)
+	if i := slices.IndexFunc(m.Subnets, func(s netip.Prefix) bool { return s.Addr().Is4() && s.Bits() < 22 }); i >= 0 {
+		m.chose("containers", fmt.Sprint("at most ", link.MostPorts), "the kernel gives a bridge no more ports, and %s has more addresses: for more on this node take ptp, or a second bridge", m.Subnets[i])
+	}
 	return p, err
 }
 
@@ -170,7 +175,13 @@ func (m *maker) behind() (list []*conf.Object) {
 	if m.Closed {
 		p, capabilities := plugin("egress"), conf.New()
 		capabilities.Set("egress", new(true))
-		p.Set("allow", &m.Allow) // an empty list closes everything
+		allow := slices.Clone(m.Allow)
+		for _, s := range m.Subnets {
+			if m.Domain != "" { // whose names are asked for at the gateway
+				allow = append(allow, netip.AddrPortFrom(s.Masked().Addr().Next(), names.Port).String())
+			}
+		}
+		p.Set("allow", &allow) // an empty list closes everything
 		p.Set("capabilities", capabilities)
 		list = append(list, p)
 		m.chose("egress", "closed but for the list", "--%s says what containers may reach", allowWord)

@@ -8,7 +8,8 @@ import (
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
-// TestLint makes a network of each kind, plain and with all that its kind takes: lint has nothing to say against one.
+// TestLint makes a network of each kind, plain and with all that its kind takes: lint has nothing to say against one, but that lists of one container
+// come from programs over libcni alone.
 func TestLint(t *testing.T) {
 	host := &Host{
 		Links: []Link{{Name: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24")}, Card: true, Up: true},
@@ -43,7 +44,9 @@ func TestLint(t *testing.T) {
 			continue
 		}
 		for _, f := range lint.Text(plan.Path, plan.Text, lint.Options{Plugins: known.Plugins}) {
-			t.Errorf("%s: %v\n%s", o.Kind, f, plan.Text)
+			if f.Code != "unsent-capability" {
+				t.Errorf("%s: %v\n%s", o.Kind, f, plan.Text)
+			}
 		}
 	}
 }

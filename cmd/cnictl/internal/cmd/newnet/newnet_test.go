@@ -40,10 +40,12 @@ func TestMake(t *testing.T) {
 	}{
 		{Options{Kind: "bridge", Isolated: true, NoPorts: true}, `},{"type":"firewall","ingressPolicy":"isolated"}]}`, "subnet 10.112.0.0/24 free"},
 		{Options{Kind: "bridge", Closed: true, Allow: []string{"192.0.2.7:443"}}, `{"type":"egress","allow":["192.0.2.7:443"],"capabilities":{"egress":true}}`, "egress closed"},
+		{Options{Kind: "bridge", Closed: true, Domain: "dns.podman", Subnets: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24")}}, `{"type":"egress","allow":["10.9.0.1:53"],`, "egress closed"},
 		{Options{Kind: "bridge", Closed: true}, `{"type":"egress","allow":[],`, "egress closed"},
 		{Options{Kind: "bridge", Limit: 64_000}, `{"type":"bandwidth","ingressRate":64000,"ingressBurst":1000000,"egressRate":64000,"egressBurst":1000000,`, "burst 1000000 bits"},
 		{Options{Kind: "bridge", Domain: "dns.podman"}, `{"type":"dnsname","domainName":"dns.podman","capabilities":{"aliases":true}}]}`, "names in dns.podman"},
 		{Options{Kind: "bridge", Subnets: prefixes("10.1.0.0/16", "fd00::/64")}, `"ranges":[[{"subnet":"10.1.0.0/16"}],[{"subnet":"fd00::/64"}]]}`, "name bridge free"},
+		{Options{Kind: "bridge", Subnets: prefixes("10.8.0.0/21")}, `"ranges":[[{"subnet":"10.8.0.0/21"}]]`, "containers at most 1023"},
 		{Options{Kind: "macvlan", Ranges: lan}, `"master":"eth0","ipam":{"type":"host-local","ranges":[[{"subnet":"192.0.2.0/24","gateway":"192.0.2.254","rangeStart":"192.0.2.10","rangeEnd":"192.0.2.19"}]],"routes":[{"dst":"0.0.0.0/0"}]}`, "master eth0 the default route's"},
 		{Options{Kind: "ipvlan", Ranges: both}, `[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::100","rangeEnd":"2001:db8::1ff"}]],"routes":[{"dst":"0.0.0.0/0"}]}`, "subnet 2001:db8::/64 that of the address 2001:db8::5/64"},
 		{Options{Kind: "macvlan", Master: "spare0", Subnets: prefixes("10.1.0.0/16")}, `"master":"spare0","ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/16"}]]}`, "spare0 is down"},
