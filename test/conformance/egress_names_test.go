@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -43,6 +44,20 @@ func egressNames() []row {
 				l.clear("/run/cnibox/names")
 				l.refused(web.check(), "cnictl repair")
 				l.must(web.del())
+			}},
+			{name: "names: what they have opened stays while another container has the list", test: func(l *lab) {
+				l.wideOutside()
+				web, db := l.attach(conf(lan, named), "web"), l.attach(conf(lan, named), "db")
+				l.silent(tcp(&db.Namespace, netlab.OutsideIPv4, 80))
+				for _, word := range strings.Fields(l.run("nft list sets inet")) {
+					if strings.HasPrefix(word, "names") && strings.Contains(word, "_4_") {
+						l.run("nft add element inet cnibox-egress " + word + " { " + netlab.OutsideIPv4 + " timeout 1h }")
+					}
+				}
+				l.pass(tcp(&web.Namespace, netlab.OutsideIPv4, 80), tcp(&db.Namespace, netlab.OutsideIPv4, 80))
+				l.must(web.check(), web.del(), db.check())
+				l.pass(tcp(&db.Namespace, netlab.OutsideIPv4, 80))
+				l.must(db.del())
 			}},
 			{name: "names: STATUS says that no agent answers", test: func(l *lab) {
 				l.code(l.status(conf(lan, named)), 50, "cnictl agent --dns")
