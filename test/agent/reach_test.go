@@ -142,6 +142,7 @@ func TestReachRebound(t *testing.T) {
 		{"A", "127.0.0.1"}, {"A", "169.254.169.254"}, {"A", "0.0.0.0"}, {"A", netlab.HostIPv4}, {"A", "10.70.1.1"}, {"A", "192.168.1.1"}, {"A", "100.64.0.1"}, {"A", "224.0.0.1"}, {"A", "255.255.255.255"},
 		{"AAAA", "::1"}, {"AAAA", netlab.HostIPv6}, {"AAAA", "fd00:70:1::1"}, {"AAAA", "fe80::1"}, {"AAAA", "::ffff:198.51.100.1"}, {"AAAA", "::ffff:127.0.0.1"}, {"AAAA", "2002:c633:6401::1"},
 		{"AAAA", "64:ff9b::10.70.1.1"}, {"AAAA", "::198.51.100.1"}, {"AAAA", "ff02::1"},
+		{"A", "168.63.129.16"}, {"A", "192.0.0.192"}, {"A", "198.18.0.1"}, {"AAAA", "64:ff9b:1::a46:101"}, {"AAAA", "::ffff:0:10.70.1.1"}, {"AAAA", "2001::1"}, {"AAAA", "fec0::1"},
 	} {
 		name := fmt.Sprintf("n%d.example", i)
 		z[name+"."] = has(fmt.Sprintf("%s. 60 %s %s", name, c.kind, c.address))
@@ -158,8 +159,50 @@ func TestReachRebound(t *testing.T) {
 			c.is(fmt.Sprintf("n%d.example", i), kind, "")
 		}
 	}
-	c.is("inside.example", dns.TypeA, "10.99.0.7")
+	c.is("inside.example", dns.TypeA, "10.99.0.7") // which its own entry has open, for its port alone
+	if sets := host.MustRun(t, "nft", "list", "table", "inet", "cnibox-egress"); strings.Contains(sets, "10.99.0.7") {
+		t.Errorf("a name opens a private address:\n%s", sets)
+	}
 	c.is("nat64.example", dns.TypeAAAA, "64:ff9b::c633:6401")
+	// Where another list has the network, it is meant.
+	narrow := newListed(t, host, 2, "narrow", listed(2, `"allow": ["10.99.0.0/16", "192.0.2.80"]`), map[string]any{"egress": map[string]any{"allow": []string{"inside.example:5432"}}})
+	narrow.is("inside.example", dns.TypeA, "10.99.0.7")
+	if sets := host.MustRun(t, "nft", "list", "table", "inet", "cnibox-egress"); !strings.Contains(sets, "10.99.0.7") {
+		t.Errorf("the name opens nothing in the network's list:\n%s", sets)
+	}
+	apart := newListed(t, host, 3, "apart", listed(3, `"allow": ["a.example"]`), map[string]any{"egress": map[string]any{"allow": []string{"b.example"}}})
+	apart.is("a.example", dns.TypeA, "REFUSED")
+	apart.is("b.example", dns.TypeA, "REFUSED")
+}
+
+// TestReachNode: an address that a name has opened is closed when it becomes the node's.
+func TestReachNode(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	newServers(t, out, "443", "198.51.100.1")
+	zone{"api.example.": has("api.example. 60 A 198.51.100.1")}.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	c := newListed(t, host, 1, "moved", listed(1, `"allow": ["api.example"]`), nil)
+	c.is("api.example", dns.TypeA, "198.51.100.1")
+	c.reaches("198.51.100.1:443")
+	host.MustRun(t, "ip", "address", "add", "198.51.100.1/32", "dev", "lo")
+	host.ServeTCP(t, "198.51.100.1:443")
+	c.isKept("198.51.100.1:443")
+}
+
+// TestReachDenied: of two lists that are alike but for a name that one denies, neither opens anything for the other.
+func TestReachDenied(t *testing.T) {
+	t.Parallel()
+	host, out := newNamedHost(t)
+	newServers(t, out, "443", "198.51.100.1")
+	zone{"secret.example.": has("secret.example. 60 A 198.51.100.1")}.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	open := newListed(t, host, 1, "open", listed(1, `"allow": ["*.example", "secret.example"]`), nil)
+	denied := newListed(t, host, 2, "denied", listed(2, `"allow": ["*.example"], "deny": ["secret.example"]`), nil)
+	open.is("secret.example", dns.TypeA, "198.51.100.1")
+	open.reaches("198.51.100.1:443")
+	denied.is("secret.example", dns.TypeA, "REFUSED")
+	denied.isKept("198.51.100.1:443")
 }
 
 // talk returns a flow of UDP to a server, from always the same port.

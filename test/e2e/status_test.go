@@ -70,7 +70,7 @@ func TestStatus(t *testing.T) {
 }
 
 // lacked matches errors of STATUS about what a node may lack.
-var lacked = regexp.MustCompile(`kernel has no|dhcp daemon|contiv's daemon|answers for the names`)
+var lacked = regexp.MustCompile(`kernel has no|dhcp daemon|contiv's daemon|answers when containers ask`)
 
 func statusOf(t *testing.T, host *netlab.Host, name, keys string) {
 	if keys != "" {

@@ -93,15 +93,16 @@ func flush(ctx context.Context, ports []spec.PortMap, isStale func(flow, []spec.
 	return errors.Join(errs...)
 }
 
-// ForgetFrom forgets the flows that begin at some addresses. To be called before these have a new owner, who could go on with what an earlier one was allowed.
-func ForgetFrom(ctx context.Context, addrs []netip.Addr) error {
+// ForgetFrom forgets the flows that begin at some addresses, and lead to a port; 0 is any. To be called before the addresses have a new owner, who could go on
+// with what an earlier one was allowed.
+func ForgetFrom(ctx context.Context, addrs []netip.Addr, port uint16) error {
 	var errs []error
 	for _, addr := range addrs {
 		family := uint8(unix.AF_INET)
 		if addr.Is6() {
 			family = unix.AF_INET6
 		}
-		flows, err := list(family, ofSource(addr), func(f flow) bool { return f.from == addr })
+		flows, err := list(family, ofSource(addr), func(f flow) bool { return f.from == addr && (port == 0 || f.to.Port() == port) })
 		for _, f := range flows {
 			err = errors.Join(err, ctx.Err(), f.forget())
 		}

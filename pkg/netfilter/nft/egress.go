@@ -295,7 +295,7 @@ func routedList(n spec.EgressNeeds) *list {
 	for _, f := range families() {
 		l.rules = append(l.rules, sequence(f.only(), isDirection(answer), isRelated(), hasLabel(begun), inSet(layout.pairs[f], f.src(), f.concerned().value), leave()))
 	}
-	if lists.HasNames() || lists.NoNode {
+	if len(n.Resolvers) > 0 {
 		l.rules = append(l.rules, toResolver()...)
 	}
 	for _, f := range families() {
@@ -330,7 +330,7 @@ func (l *list) judge(lists reach.Lists, only func(*family) rule, refuse func(f *
 			l.rules = append(l.rules, sequence(only(f), inSet(boxes, f.dst(), protocol(), portValue()), leave()))
 		}
 	}
-	l.addNames(lists)
+	l.addNames(lists, refuse)
 	for _, f := range families() {
 		refuse(f)
 	}

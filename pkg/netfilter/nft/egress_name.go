@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -53,15 +54,21 @@ func toResolver() (rules []rule) {
 }
 
 // addNames adds the sets of what names lead to, and the rules that let it pass.
-func (l *list) addNames(lists reach.Lists) {
-	for _, e := range slices.Concat(lists.Allow, lists.Deny) {
-		if e.Name != "" {
-			l.names = append(l.names, fmt.Sprint(e, e.Prefix))
+func (l *list) addNames(lists reach.Lists, refuse func(f *family, when ...rule)) {
+	for word, entries := range map[string][]reach.Entry{"allow": lists.Allow, "deny": lists.Deny} {
+		for _, e := range entries {
+			if e.Name != "" {
+				l.names = append(l.names, fmt.Sprint(word, " ", e, " ", e.Prefix))
+			}
 		}
 	}
+	slices.Sort(l.names)
 	ports := lists.NamedPorts()
 	if len(ports) == 0 {
 		return
+	}
+	for _, f := range families() {
+		refuse(f, isLocal()) // also an address that the node has got since
 	}
 	l.rules = append(l.rules, sequence(isDirection(original), isEstablished(), hasLabel(byName), leave()))
 	for i, p := range ports {
@@ -96,6 +103,7 @@ func (w Wants) List() string {
 
 // Opening is an address to which a name on a list leads.
 type Opening struct {
+	List  string
 	Ports int // the number of the ports that it opens, of those that names of the list open
 	Addr  netip.Addr
 	Name  string
@@ -105,17 +113,23 @@ type Opening struct {
 // more is how much longer an address stays open than it must, so that not every answer is a change.
 const more = 10 * time.Second
 
-// OpenByName lets containers with a list reach addresses, or fails: then they are not open. It takes no lock, as it looks at nothing that it would spoil.
-func (c *Conn) OpenByName(list string, openings []Opening) error {
+// OpenByName lets containers with lists reach addresses, or fails: then they are not open. It takes no lock, as it looks at nothing that it would spoil.
+func (c *Conn) OpenByName(openings []Opening) error {
 	t := c.table(judgeTable)
 	var elements []element
 	var questions []netlink.Message
+	number := map[string]int{} // of an element
 	for _, o := range openings {
 		f := familyOf(o.Addr)
-		s := &nftables.Set{Table: &t.Table, Name: listSet(nameSet(o.Ports, f), list), KeyType: f.addr, HasTimeout: true}
+		s := &nftables.Set{Table: &t.Table, Name: listSet(nameSet(o.Ports, f), o.List), KeyType: f.addr, HasTimeout: true}
 		e := newElement(s, o.Addr.AsSlice())
 		e.Comment = o.Name[:min(len(o.Name), plugin.MaxKeyText)]
 		e.Timeout = o.For + more
+		if i, twice := number[e.id()]; twice {
+			elements[i].Timeout = max(elements[i].Timeout, e.Timeout)
+			continue
+		}
+		number[e.id()] = len(elements)
 		elements = append(elements, e)
 		questions = append(questions, t.elementQuestion(e))
 	}
@@ -125,7 +139,7 @@ func (c *Conn) OpenByName(list string, openings []Opening) error {
 	}
 	var short []element
 	for i, a := range answers {
-		if expirationOf(a) < openings[i].For {
+		if expirationOf(a) < elements[i].Timeout-more {
 			short = append(short, elements[i])
 		}
 	}
@@ -139,7 +153,11 @@ func (c *Conn) OpenByName(list string, openings []Opening) error {
 			_ = call(e.set, one) // fails for anonymous sets only
 		}
 	}
-	return t.commit()
+	err = t.commit()
+	if errors.Is(err, unix.ENFILE) {
+		err = fmt.Errorf("names have opened %d addresses for one list, and there is no room for more: %w", mostNamed, err)
+	}
+	return err
 }
 
 // expirationOf returns how long an element of an answer is still there, 0 if it is not.

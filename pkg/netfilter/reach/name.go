@@ -63,6 +63,9 @@ func (l Lists) ByAddress(addr netip.Addr) bool {
 	return slices.ContainsFunc(l.Allow, func(e Entry) bool { return e.Name == "" && e.Prefix.Contains(addr) })
 }
 
+// Within reports whether an entry with a name has an address because another list has a network around it, with these ports. All of IP is no such network.
+func (e Entry) Within(addr netip.Addr) bool { return e.Prefix.Bits() > 0 && e.Prefix.Contains(addr) }
+
 // NamedPorts returns the ports that names open, in order and each once.
 func (l Lists) NamedPorts() (list []Ports) {
 	for _, e := range l.Allow {

@@ -17,6 +17,7 @@ import (
 type config struct {
 	lists    reach.Lists   // what is open by all of the network's and the container's
 	texts    []names.Lists // those of each
+	hasNames bool          // any of them has
 	internal bool
 }
 
@@ -33,7 +34,8 @@ func parse(o *conf.Object) (*config, error) {
 		if part.Has("allow") || part.Has("deny") {
 			c.texts = append(c.texts, names.ReadLists(part))
 		}
-		c.lists = c.lists.And(readLists(part))
+		lists := readLists(part)
+		c.lists, c.hasNames = c.lists.And(lists), c.hasNames || lists.HasNames()
 	}
 	switch backend {
 	case "", netfilter.NFTables, netfilter.IPTables:
@@ -43,7 +45,7 @@ func parse(o *conf.Object) (*config, error) {
 	switch err := o.Err(); {
 	case err != nil:
 		return nil, err
-	case !c.lists.Closed && c.lists.HasNames():
+	case !c.lists.Closed && c.hasNames:
 		return nil, plugin.ConfigError(`list the addresses, or give "allow", so that all is closed that no name on it opens`,
 			`"deny" has a name, but what that leads to stays open: there is no "allow"`)
 	case backend == netfilter.IPTables:

@@ -43,7 +43,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := e.Add(ctx, r); err != nil || e.record == nil {
 		return r.PrevResult, err
 	}
-	if err := conntrack.ForgetFrom(ctx, e.record.Addresses); err != nil {
+	if err := conntrack.ForgetFrom(ctx, e.record.Addresses, 0); err != nil {
 		return nil, err
 	}
 	undo.Push("forget its names", func(context.Context) error { return names.Remove(r.Key, names.Listed) })
@@ -68,11 +68,20 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	m.Mend(e.Check(ctx, r), "judge what the container sends", func() error { return e.Repair(ctx, r) })
+	m.Mend(e.Check(ctx, r), "judge what the container sends", func() error { return e.repair(ctx, r) })
 	if e.record != nil {
 		return e.record.Mend(m)
 	}
 	return nil
+}
+
+// repair gives the container what it lacks. Flows to DNS servers that it has begun meanwhile would go on past the resolver.
+func (e *needs) repair(ctx context.Context, r *plugin.Request) error {
+	err := e.Repair(ctx, r)
+	if err == nil && e.record != nil {
+		err = conntrack.ForgetFrom(ctx, e.record.Addresses, names.Port)
+	}
+	return err
 }
 
 // Status reports whether the host has what the lists need.
@@ -84,7 +93,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if err == nil {
 		err = netfilter.Egress{}.Available()
 	}
-	if err == nil && c.lists.HasNames() {
+	if err == nil && c.hasNames {
 		err = names.CheckReady("containers reach nothing by name")
 	}
 	return err
@@ -133,7 +142,7 @@ func wanted(r *plugin.Request) (e needs, err error) {
 		}
 		e.Lists, c.texts = e.Lists.And(own), append(c.texts, texts)
 	}
-	if c.internal || e.Lists.HasNames() {
+	if c.internal || c.hasNames {
 		err = e.addNames(r, c)
 	}
 	return e, err
@@ -153,7 +162,7 @@ func (e *needs) addNames(r *plugin.Request, c *config) error {
 	switch {
 	case len(record.Gateways) > 0:
 		record.List, e.record = e.List(), record
-	case e.Lists.HasNames():
+	case c.hasNames:
 		return plugin.ConfigError("list the addresses, or make the host the gateway, such as by \"isGateway\" of bridge",
 			"names are asked for at the gateway, and %s has none", r.IfName)
 	}

@@ -65,10 +65,10 @@ func (r *Resolver) answer(q *question, gateway netip.Addr) (*dns.Msg, outcome) {
 	if from.record != nil {
 		return r.listed(q, from)
 	}
-	if !r.forwards.take(q.from) {
+	if !r.forwards.take(from.id) {
 		return q.reply(dns.RcodeServerFailure), limited
 	}
-	defer r.forwards.giveBack(q.from)
+	defer r.forwards.giveBack(from.id)
 	return r.forward(q)
 }
 

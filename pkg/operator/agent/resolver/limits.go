@@ -14,10 +14,10 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Bounds, so that no container keeps the resolver from others. A container is known by its address.
+// Bounds, so that no container keeps the resolver from others. A container is known by its id, or by its address before it has asked.
 const (
-	mostForwarded     = 1000 // questions for the node's servers at once
-	mostForwardedOf   = 100  // of one container
+	mostForwarded     = 2000 // questions for the node's servers at once
+	mostForwardedOf   = 50   // of one container
 	mostConnections   = 512
 	mostConnectionsOf = 16
 
@@ -36,25 +36,25 @@ type shares struct {
 
 	mu  sync.Mutex
 	all int
-	of  map[netip.Addr]int
+	of  map[string]int
 }
 
 // take reports whether there is room for one more, which is given back later.
-func (s *shares) take(from netip.Addr) bool {
+func (s *shares) take(from string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all >= s.most || s.of[from] >= s.mostOf {
 		return false
 	}
 	if s.of == nil {
-		s.of = map[netip.Addr]int{}
+		s.of = map[string]int{}
 	}
 	s.all++
 	s.of[from]++
 	return true
 }
 
-func (s *shares) giveBack(from netip.Addr) {
+func (s *shares) giveBack(from string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all--
@@ -122,7 +122,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		from := addressOf(conn.RemoteAddr())
+		from := addressOf(conn.RemoteAddr()).String()
 		if l.shares.take(from) {
 			return &counted{Conn: conn, end: sync.OnceFunc(func() { l.shares.giveBack(from) })}, nil
 		}

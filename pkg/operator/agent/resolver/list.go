@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // How long an address stays open to which a name leads: as long as the answer says, within these.
@@ -37,10 +38,10 @@ func (r *Resolver) listed(q *question, from *asker) (*dns.Msg, outcome) {
 	if asked.Qtype != dns.TypeA && asked.Qtype != dns.TypeAAAA {
 		return q.reply(dns.RcodeSuccess), closed // of the name there is nothing else to know
 	}
-	if !r.forwards.take(q.from) {
+	if !r.forwards.take(from.id) {
 		return q.reply(dns.RcodeServerFailure), limited
 	}
-	defer r.forwards.giveBack(q.from)
+	defer r.forwards.giveBack(from.id)
 	clean := new(dns.Msg).SetQuestion(dns.Fqdn(name), asked.Qtype)
 	a, err := r.ask(q, clean.SetEdns0(packetSize, false))
 	if err != nil {
@@ -51,9 +52,12 @@ func (r *Resolver) listed(q *question, from *asker) (*dns.Msg, outcome) {
 		return reply, forwarded
 	}
 	var openings []nft.Opening
-	reply.Answer, openings = chosen(a.Answer, name, open, from.lists)
+	reply.Answer, openings = chosen(a.Answer, name, open, from)
+	if !r.hasShare(from, openings) {
+		return q.reply(dns.RcodeServerFailure), limited
+	}
 	if len(openings) > 0 {
-		if err := r.open(from.record.List, openings); err != nil {
+		if err := r.opener.open(openings); err != nil {
 			r.said.add(aboutLists, "what names on lists lead to can't be opened", err)
 			return q.reply(dns.RcodeServerFailure), failed
 		}
@@ -78,39 +82,32 @@ func isSearched(name string, lists reach.Lists) bool {
 	return false
 }
 
-// open has the packet filter let pass what names lead to.
-func (r *Resolver) open(list string, openings []nft.Opening) error {
-	c, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.OpenByName(list, openings)
-}
-
 // chosen returns what of an answer is about the name that was asked, and may be known, and what has to be opened for it.
-func chosen(answer []dns.RR, name string, open []reach.Entry, lists reach.Lists) (list []dns.RR, openings []nft.Opening) {
-	aliases, about := aliasesOf(answer, name)
-	list = aliases
-	ports := lists.NamedPorts()
-	addresses := 0
+func chosen(answer []dns.RR, name string, open []reach.Entry, from *asker) (list []dns.RR, openings []nft.Opening) {
+	list, about := aliasesOf(answer, name)
+	ports := from.lists.NamedPorts()
+	looked := 0
 	for _, rr := range answer {
 		addr, is := addressIn(rr)
-		if !is || !about[bare(rr.Header().Name)] || isRebound(addr) && !lists.ByAddress(addr) || addresses == mostAddresses {
+		if !is || !about[bare(rr.Header().Name)] {
 			continue
 		}
+		if looked++; looked > mostAddresses {
+			break
+		}
 		rr.Header().Ttl = min(rr.Header().Ttl, uint32(longestOpen/time.Second))
-		reachable := lists.ByAddress(addr)
+		ttl := max(shortest, time.Duration(rr.Header().Ttl)*time.Second)
+		inside := isInside(addr, from.record.Gateways)
+		reachable := from.lists.ByAddress(addr)
 		for _, e := range open {
-			if !e.Prefix.IsValid() || e.Prefix.Contains(addr) {
-				reachable = true
-				ttl := max(shortest, time.Duration(rr.Header().Ttl)*time.Second)
-				openings = append(openings, nft.Opening{Ports: slices.Index(ports, e.Ports), Addr: addr, Name: name, For: ttl})
+			if inside && !e.Within(addr) || e.Prefix.IsValid() && !e.Prefix.Contains(addr) {
+				continue
 			}
+			reachable = true
+			openings = append(openings, nft.Opening{List: from.record.List, Ports: slices.Index(ports, e.Ports), Addr: addr, Name: name, For: ttl})
 		}
 		if reachable {
 			list = append(list, rr)
-			addresses++
 		}
 	}
 	return list, openings
@@ -144,20 +141,30 @@ func addressIn(rr dns.RR) (addr netip.Addr, is bool) {
 	return addr, is
 }
 
-// inside are addresses besides those of link-local and private networks (RFC 1918, RFC 4193) that mean this host or something close to it.
-var inside = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("240.0.0.0/4")}
+// insideNets are networks besides those of link-local and private addresses (RFC 1918, RFC 4193) whose addresses mean this host or something close to it, or
+// stand for one of IPv4 by a translation that can't be told (RFC 6890, RFC 8215; 168.63.129.16 is the host of a machine in Azure).
+var insideNets = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("168.63.129.16/32"), netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("64:ff9b:1::/48"), netip.MustParsePrefix("::ffff:0:0:0/96"), netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("fec0::/10"),
+}
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// isRebound reports whether an address is one to which nobody outside should lead a container: the host's own, and those of private networks.
-func isRebound(addr netip.Addr) bool {
+// isInside reports whether an address is one to which nobody outside should lead a container by a name: the host's own, a neighbour's, and those of private
+// networks.
+func isInside(addr netip.Addr, gateways []netip.Addr) bool {
 	v4, isEmbedded := reach.Embedded(addr)
 	if isEmbedded {
-		return !nat64.Contains(addr) || isRebound(v4)
+		return !nat64.Contains(addr) || isInside(v4, gateways)
 	}
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() || slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() || slices.ContainsFunc(insideNets, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return true
 	}
 	routes, err := netlink.RouteGet(addr.AsSlice())
-	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+	if err != nil || len(routes) == 0 {
+		return false // nothing leads there
+	}
+	isNear := routes[0].Gw == nil && slices.Contains(gateways, result.Addr(routes[0].Src)) // on the container's own network
+	return routes[0].Type == unix.RTN_LOCAL || isNear
 }

@@ -37,6 +37,7 @@ type Resolver struct {
 	figures  figures
 	said     said
 	refusals refusals
+	opener   opener
 
 	mu     sync.Mutex
 	watch  *watch

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/cnibox/cnibox/pkg/names"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -104,22 +106,44 @@ func TestNewerAsker(t *testing.T) {
 	}
 }
 
+// TestShareOfAddresses: a container has a number of addresses opened at a time, and those whose time is over count no more.
+func TestShareOfAddresses(t *testing.T) {
+	r := withRecords(t)
+	a := &asker{opened: opened{}}
+	open := func(from, count int, long time.Duration) bool {
+		var list []nft.Opening
+		for i := range count {
+			list = append(list, nft.Opening{Addr: netip.AddrFrom4([4]byte{198, 51, byte((from + i) >> 8), byte(from + i)}), For: long})
+		}
+		return r.hasShare(a, list)
+	}
+	if !open(0, mostOpened, -time.Second) || !open(5000, mostOpened, time.Hour) {
+		t.Error("it has less than its share")
+	}
+	if open(0, 1, time.Hour) {
+		t.Error("it has more than its share")
+	}
+	if !open(5000, 10, time.Hour) {
+		t.Error("what is open can't stay so")
+	}
+}
+
 func TestShares(t *testing.T) {
 	s := &shares{most: 3, mostOf: 2}
 	a, b, c := netip.MustParseAddr("10.88.0.2"), netip.MustParseAddr("10.88.0.3"), netip.MustParseAddr("10.88.0.4")
 	var got []bool
 	for _, x := range []netip.Addr{a, a, a, b, c} {
-		got = append(got, s.take(x))
+		got = append(got, s.take(x.String()))
 	}
 	if !slices.Equal(got, []bool{true, true, false, true, false}) {
 		t.Errorf("taken: %v", got)
 	}
-	s.giveBack(a)
-	if !s.take(c) {
+	s.giveBack(a.String())
+	if !s.take(c.String()) {
 		t.Error("what was given back can't be taken")
 	}
 	for _, x := range []netip.Addr{a, b, c} {
-		s.giveBack(x)
+		s.giveBack(x.String())
 	}
 	if s.all != 0 || len(s.of) != 0 {
 		t.Errorf("left: %+v", s.of)

@@ -17,6 +17,7 @@ type table struct {
 	files map[string]*names.Record
 	index map[entry][]*names.Record
 	lists map[*names.Record]reach.Lists // of the records that have lists: what is open by all of them
+	open  map[*names.Record]opened
 }
 
 // entry is what records are found by. A container's question is looked up in its networks alone.
@@ -38,7 +39,7 @@ const (
 )
 
 func newTable() *table {
-	return &table{files: map[string]*names.Record{}, index: map[entry][]*names.Record{}, lists: map[*names.Record]reach.Lists{}}
+	return &table{files: map[string]*names.Record{}, index: map[entry][]*names.Record{}, lists: map[*names.Record]reach.Lists{}, open: map[*names.Record]opened{}}
 }
 
 // entriesOf are the entries at which a record is found.
@@ -70,6 +71,7 @@ func (t *table) put(file string, r *names.Record) {
 	if old := t.files[file]; old != nil {
 		delete(t.files, file)
 		delete(t.lists, old)
+		delete(t.open, old)
 		for _, e := range entriesOf(old) {
 			t.index[e] = slices.DeleteFunc(t.index[e], func(other *names.Record) bool { return other == old })
 			if len(t.index[e]) == 0 {
@@ -82,7 +84,7 @@ func (t *table) put(file string, r *names.Record) {
 	}
 	t.files[file] = r
 	if r.List != "" {
-		t.lists[r] = listsOf(r)
+		t.lists[r], t.open[r] = listsOf(r), opened{}
 	}
 	for _, e := range entriesOf(r) {
 		t.index[e] = append(t.index[e], r)
@@ -135,6 +137,8 @@ type asker struct {
 	networks []string
 	record   *names.Record // that has its lists; nil if it has none
 	lists    reach.Lists
+	opened   opened // for it; the resolver's lock guards it
+	id       string // of the container
 }
 
 // asker returns the container that asks at a gateway from an address, nil if none does. If two have the same there, as one that ended without a DEL, it is
@@ -150,10 +154,10 @@ func (t *table) asker(from, gateway netip.Addr) *asker {
 	if newest == nil {
 		return nil
 	}
-	a := &asker{}
+	a := &asker{id: newest.ContainerID}
 	for _, r := range all {
 		if r.List != "" && r.Key == newest.Key {
-			a.record, a.lists = r, t.lists[r]
+			a.record, a.lists, a.opened = r, t.lists[r], t.open[r]
 		}
 	}
 	for _, r := range t.index[entry{ofContainer, "", newest.ContainerID}] {

@@ -59,7 +59,7 @@ dnsname gives containers.
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
 	flags.StringVar(&o.Contiv, "contiv", "", "serve contiv's API, which the plugin contivk8s calls, at this `socket`, such as "+contiv.DefaultSocket)
 	ui.AddNetworkFlag(cmd, &o.Network, "the network that containers are attached to by contiv's API")
-	flags.BoolVar(&o.DNS, "dns", false, "answer the questions of containers for names, on networks with the plugin dnsname")
+	flags.BoolVar(&o.DNS, "dns", false, "answer the questions of containers for names: on networks with the plugin dnsname, and with names on lists of egress")
 	flags.StringVar(&o.Metrics, "metrics", "", "a TCP `address` at which to serve the metrics to Prometheus, such as 127.0.0.1:9469")
 	addAgentDirFlag(cmd, &o.Dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

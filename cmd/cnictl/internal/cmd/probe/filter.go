@@ -3,7 +3,6 @@ package probe
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
@@ -69,17 +68,4 @@ func (w *subject) traceable(c *Container) *trace.Container {
 		a.HostEnd = &node.Link{Name: end.Attrs().Name, Link: end}
 	}
 	return &trace.Container{Name: c.Name, Netns: c.rt.NetNS, Attachments: []*node.Attachment{a}}
-}
-
-// tryOutside asks as somebody outside of the node would.
-func (w *subject) tryOutside(ctx context.Context, t *Test, timeout time.Duration) error {
-	q := w.request(t)
-	q.Outside, q.Timeout = true, timeout
-	q.From = trace.Stranger(q.Host, q.To)
-	r, err := trace.Trace(ctx, *q)
-	if err != nil || r.Cause == nil {
-		return err
-	}
-	t.lost = &Loss{Packet: requestPacket, Reason: r.Cause.Summary, Remedy: r.Cause.Remedy}
-	return &net.OpError{Op: string(r.Outcome), Net: string(q.Protocol), Err: fmt.Errorf("%s", r.Cause.Summary)}
 }

@@ -25,14 +25,9 @@ func (w *subject) try(ctx context.Context, tests []*Test, timeout time.Duration)
 			continue
 		}
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout) // of a trace it begins when all is made
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
-			if t.outside {
-				t.err = w.tryOutside(ctx, t, timeout)
-			} else {
-				t.err = t.try(ctx)
-			}
-			if t.err != nil {
+			if t.err = t.try(ctx); t.err != nil {
 				t.Outcome = Failed
 			}
 		})

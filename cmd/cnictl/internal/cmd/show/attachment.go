@@ -66,7 +66,7 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 		line("refused", s.Reach.Refusals())
 	}
 	for i, o := range s.Opened {
-		line(first(i, "open by name"), fmt.Sprintf("%s, as %s, until %s", o.Address, ui.Harmless(o.Name), o.Until.Local().Format(time.TimeOnly)))
+		line(first(i, "open by name"), fmt.Sprintf("%s, as %s, until %s", o.Address, ui.Harmless(o.Name), o.Until.Local().Format(time.DateTime)))
 	}
 	for i, t := range s.Held {
 		line(first(i, "holds"), ui.Harmless(t.Plugin), ": ", ui.Harmless(t.What), f.sinceText(t.Since))
