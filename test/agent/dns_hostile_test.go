@@ -86,9 +86,13 @@ func TestDNSReset(t *testing.T) {
 		_ = conn.(*net.TCPConn).SetLinger(0)
 		_ = conn.Close()
 	}
-	if got := web.askAt("tcp", gateway(1), "web", dns.TypeA); got != web.v4 {
-		t.Errorf("it answers %q", got)
-	}
+	netlab.Eventually(t, func() error { // until it has seen all of them end the container has no connection left
+		a, err := exchange(&web.Namespace, "tcp", gateway(1), query("web", dns.TypeA), netlab.Patience)
+		if err == nil && texts(a) != web.v4 {
+			err = errors.New(texts(a))
+		}
+		return err
+	})
 	used := a.ticks()
 	netlab.Until(t, "the agent to be idle", func() bool {
 		before := used

@@ -37,6 +37,12 @@ func newListed(t testing.TB, host *netlab.Host, network int, name, config string
 	}
 	v4, v6 := netlab.Addresses(result)
 	c.v4, c.v6 = v4.String(), v6.String()
+	for _, gateway := range []string{gateway(network), gateway6(network)} { // the agent may hear of the first container a moment after ADD
+		netlab.Eventually(t, func() error {
+			_, err := exchange(&c.Namespace, "udp", gateway, query("localhost.invalid", dns.TypeA), silence)
+			return err
+		})
+	}
 	return c
 }
 

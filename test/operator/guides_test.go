@@ -79,15 +79,17 @@ func (o *operator) ownFiles() {
 	o.host.MustRun(o, "sh", "-ec", `
 		mkdir -p /run/own /etc/cni/net.d
 		mount -t tmpfs tmpfs /run/own
-		mkdir -p /run/own/cni /run/own/results
+		mkdir -p /run/own/cni /run/own/plugins /run/own/results
 		mount --bind /etc/cni /run/own/cni
+		mount --rbind /opt/cni /run/own/plugins
 		mount --bind /var/lib/cni /run/own/results
-		for dir in etc usr/local var/lib; do
+		for dir in etc opt usr/local var/lib; do
 			mkdir -p /run/own/$dir /run/own/scratch/$dir
 			mount -t overlay overlay -o lowerdir=/$dir,upperdir=/run/own/$dir,workdir=/run/own/scratch/$dir /$dir
 		done
-		mkdir -p /etc/cni /var/lib/cni
+		mkdir -p /etc/cni /opt/cni /var/lib/cni
 		mount --bind /run/own/cni /etc/cni
+		mount --rbind /run/own/plugins /opt/cni
 		mount --bind /run/own/results /var/lib/cni
 		umount -l /run/own
 		rm -rf /etc/containerd /etc/crio /etc/containers /etc/nerdctl`)
