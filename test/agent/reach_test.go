@@ -430,3 +430,34 @@ func TestReachChains(t *testing.T) {
 		t.Errorf("left after DEL: %v", left)
 	}
 }
+
+// TestReachShare: a container that has names open more addresses than its share gets an error. Another one with an equal list is not kept from anything.
+func TestReachShare(t *testing.T) {
+	t.Parallel()
+	const each, share = 32, 1024
+	host, out := newNamedHost(t)
+	newServers(t, out, "443", "203.0.113.1")
+	z := zone{"good.example.": has("good.example. 60 A 203.0.113.1")}
+	for i := range share/each + 1 {
+		var records []string
+		for n := range each {
+			at := i*each + n
+			records = append(records, fmt.Sprintf("n%d.example. 60 A 198.51.%d.%d", i, at>>8, at&0xff))
+		}
+		z[fmt.Sprintf("n%d.example.", i)] = has(records...)
+	}
+	z.serve(t, out, netlab.OutsideIPv4)
+	start(t, host, "--dns")
+	config := listed(1, `"allow": ["*.example:443"]`)
+	greedy, good := newListed(t, host, 1, "greedy", config, nil), newListed(t, host, 1, "good", config, nil)
+	for i := range share / each {
+		if got := greedy.askAt("tcp", gateway(1), fmt.Sprintf("n%d.example", i), dns.TypeA); strings.Count(got, "198.51.") != each {
+			t.Fatalf("answer %d: %q", i, got)
+		}
+	}
+	if got := greedy.askAt("tcp", gateway(1), fmt.Sprintf("n%d.example", share/each), dns.TypeA); got != "SERVFAIL" {
+		t.Errorf("beyond its share it is answered %q", got)
+	}
+	good.is("good.example", dns.TypeA, "203.0.113.1")
+	good.reaches("203.0.113.1:443")
+}

@@ -43,8 +43,10 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := e.Add(ctx, r); err != nil || e.record == nil {
 		return r.PrevResult, err
 	}
-	if err := conntrack.ForgetFrom(ctx, e.record.Addresses, 0); err != nil {
-		return nil, err
+	if e.Lists.HasNames() { // without any, nothing goes on that was open once
+		if err := conntrack.ForgetFrom(ctx, e.record.Addresses, 0); err != nil {
+			return nil, err
+		}
 	}
 	undo.Push("forget its names", func(context.Context) error { return names.Remove(r.Key, names.Listed) })
 	return r.PrevResult, e.record.Write()
