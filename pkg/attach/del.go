@@ -3,7 +3,6 @@ package attach
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/process/delegate"
+	"github.com/cnibox/cnibox/pkg/process/detach"
 )
 
 // InContainer has the DEL and GC of a plugin whose link is the container's alone: it goes with its namespace.
@@ -24,6 +24,9 @@ type InContainer struct{}
 
 // Del deletes the container's link, if it is the attachment's, and gives back its addresses.
 func (InContainer) Del(ctx context.Context, r *plugin.Request) error {
+	if r.NS() != nil {
+		detach.Start(r)
+	}
 	d := BeginDel(ctx, r, Locate(r.Config))
 	return d.End(ctx, deleteOwn(r))
 }
@@ -80,7 +83,7 @@ func findReleaser(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
 }
 
 // deleteOwn deletes the container's link: one with the attachment's index, whatever its name is by now, or else the one with its name. It
-// looks at the second only, since a container can have links that nobody can read.
+// looks at the second closely only, since a container can have links that nobody can read.
 func deleteOwn(r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
@@ -89,18 +92,15 @@ func deleteOwn(r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	err = inside.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: r.LinkIndex()}})
-	switch {
-	case err == nil:
-		return nil
-	case !link.IsNotFound(err):
-		return fmt.Errorf("delete link %d: %w", r.LinkIndex(), err)
+	index := r.LinkIndex()
+	if _, err := inside.LinkByIndex(index); link.IsNotFound(err) {
+		l, err := inside.LinkByName(r.IfName)
+		if err != nil || !IsOwn(r, l) {
+			return nil
+		}
+		index = l.Attrs().Index
 	}
-	l, err := inside.LinkByName(r.IfName)
-	if err != nil || !IsOwn(r, l) {
-		return nil
-	}
-	return link.Delete(inside, l.Attrs().Index)
+	return detach.DeleteInside(r, index)
 }
 
 // IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It has the

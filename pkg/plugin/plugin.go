@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -168,7 +169,7 @@ type Request struct {
 	// HostSide has Mend look at what the host has of the attachment, and leave to the container what is in there.
 	HostSide bool
 
-	// Deleter, when set, deletes links of the host.
+	// Deleter, when set, deletes links.
 	Deleter Deleter
 
 	// Filter, when set, is what calls that look at the packet filter one after the other share: a *netfilter.Session.
@@ -185,7 +186,8 @@ type Request struct {
 type Deleter interface {
 	// Start prepares for a Delete that comes later.
 	Start()
-	Delete(h *netlink.Handle, index int) error
+	// Delete deletes a link of a namespace, nil is the host's, of which h has the links.
+	Delete(h *netlink.Handle, of ns.NetNS, index int) error
 }
 
 // Announce tells whoever traces what comes next.

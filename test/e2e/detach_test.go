@@ -20,34 +20,45 @@ var leaveOrphan = []string{"CNIBOX_DETACH=always", "CNIBOX_TRACE=1"}
 
 const leftToOrphan = "leave the end to an orphan"
 
+// detaching are plugins whose DEL leaves its end to an orphan: one whose link is the host's, and one whose link is in the container.
+var detaching = []struct{ plugin, conf string }{
+	{"bridge", bridgeConf},
+	{"macvlan", `{"cniVersion":"1.0.0","name":"lan","type":"macvlan","ipam":{"type":"host-local","subnet":"10.99.0.0/24"}}`},
+}
+
 // TestDetachedDel attaches and detaches the same container again and again.
 // What a DEL has answered is gone, so the next ADD, of the same names, and the
 // end of the namespace may follow at once.
 func TestDetachedDel(t *testing.T) {
 	t.Parallel()
-	host, _ := node(t)
-	warm(t, host, demo)
-	before := host.Snapshot(t)
-	pod := host.NewPod(t, "web")
-	const rounds = 60
-	for round := range rounds {
-		if r := host.Exec(t, "bridge", pod.Call("ADD", bridgeConf)); r.ExitCode != 0 {
-			t.Fatalf("round %d: ADD: %v", round, r)
-		}
-		del := pod.Call("DEL", bridgeConf)
-		del.Env = leaveOrphan
-		r := host.Exec(t, "bridge", del)
-		if r.ExitCode != 0 || r.Stdout != "" || !strings.Contains(r.Stderr, leftToOrphan) {
-			t.Fatalf("round %d: DEL: %v", round, r)
-		}
-		if round%3 == 0 {
-			pod.Replace(t)
-		}
-	}
-	pod.Delete(t)
-	alone(t, host)
-	if left := before.Diff(host.Snapshot(t), storeFiles...); left != "" {
-		t.Errorf("left behind:\n%s", left)
+	for _, tt := range detaching {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			host, _ := node(t)
+			warm(t, host, demo)
+			before := host.Snapshot(t)
+			pod := host.NewPod(t, "web")
+			const rounds = 60
+			for round := range rounds {
+				if r := host.Exec(t, tt.plugin, pod.Call("ADD", tt.conf)); r.ExitCode != 0 {
+					t.Fatalf("round %d: ADD: %v", round, r)
+				}
+				del := pod.Call("DEL", tt.conf)
+				del.Env = leaveOrphan
+				r := host.Exec(t, tt.plugin, del)
+				if r.ExitCode != 0 || r.Stdout != "" || !strings.Contains(r.Stderr, leftToOrphan) {
+					t.Fatalf("round %d: DEL: %v", round, r)
+				}
+				if round%3 == 0 {
+					pod.Replace(t)
+				}
+			}
+			pod.Delete(t)
+			alone(t, host)
+			if left := before.Diff(host.Snapshot(t), storeFiles...); left != "" {
+				t.Errorf("left behind:\n%s", left)
+			}
+		})
 	}
 }
 
@@ -55,42 +66,47 @@ func TestDetachedDel(t *testing.T) {
 // that change something or wait. The next DEL removes what is left.
 func TestKilledDetachedDel(t *testing.T) {
 	t.Parallel()
-	host, _ := node(t)
-	warm(t, host, demo)
-	pod := host.NewPod(t, "web")
-	before, inside := host.Snapshot(t), pod.Snapshot(t)
-	for _, call := range []string{"sendto", "recvfrom", "clone", "execve", "write", "renameat", "exit_group"} {
-		for n := 1; ; n++ {
-			if n > 60 {
-				t.Fatalf("%s: killed 60 times, and no end", call)
+	for _, tt := range detaching {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			host, _ := node(t)
+			warm(t, host, demo)
+			pod := host.NewPod(t, "web")
+			before, inside := host.Snapshot(t), pod.Snapshot(t)
+			for _, call := range []string{"sendto", "recvfrom", "sendmsg", "recvmsg", "clone", "execve", "write", "renameat", "exit_group"} {
+				for n := 1; ; n++ {
+					if n > 60 {
+						t.Fatalf("%s: killed 60 times, and no end", call)
+					}
+					if r := host.Exec(t, tt.plugin, pod.Call("ADD", tt.conf)); r.ExitCode != 0 {
+						t.Fatalf("%s %d: ADD: %v", call, n, r)
+					}
+					more := killIn(t, host, pod, tt.plugin, tt.conf, call, n)
+					del := pod.Call("DEL", tt.conf)
+					del.Env = []string{"CNIBOX_DETACH=never"}
+					if r := host.Exec(t, tt.plugin, del); r.ExitCode != 0 {
+						t.Errorf("%s %d: DEL after a kill: %v", call, n, r)
+					}
+					if left := before.Diff(host.Snapshot(t), storeFiles...) + inside.Diff(pod.Snapshot(t)); left != "" {
+						t.Errorf("%s %d: DEL left:\n%s", call, n, left)
+					}
+					if !more {
+						break
+					}
+				}
 			}
-			if r := host.Exec(t, "bridge", pod.Call("ADD", bridgeConf)); r.ExitCode != 0 {
-				t.Fatalf("%s %d: ADD: %v", call, n, r)
-			}
-			more := killIn(t, host, pod, call, n)
-			del := pod.Call("DEL", bridgeConf)
-			del.Env = []string{"CNIBOX_DETACH=never"}
-			if r := host.Exec(t, "bridge", del); r.ExitCode != 0 {
-				t.Errorf("%s %d: DEL after a kill: %v", call, n, r)
-			}
-			if left := before.Diff(host.Snapshot(t), storeFiles...) + inside.Diff(pod.Snapshot(t)); left != "" {
-				t.Errorf("%s %d: DEL left:\n%s", call, n, left)
-			}
-			if !more {
-				break
-			}
-		}
+			alone(t, host)
+		})
 	}
-	alone(t, host)
 }
 
 // killIn runs a DEL of which each thread and process is killed as it enters the
 // call for the n-th time. It returns false if none did.
-func killIn(t *testing.T, host *netlab.Host, pod *netlab.Pod, call string, n int) (killed bool) {
+func killIn(t *testing.T, host *netlab.Host, pod *netlab.Pod, plugin, conf, call string, n int) (killed bool) {
 	t.Helper()
-	del := pod.Call("DEL", bridgeConf)
+	del := pod.Call("DEL", conf)
 	del.Env = leaveOrphan[:1] // a trace would be written
-	cmd := host.PluginCommand(t, "bridge", del)
+	cmd := host.PluginCommand(t, plugin, del)
 	log := filepath.Join(t.TempDir(), "log")
 	args := []string{"-f", "-o", log, "-e", "trace=" + call, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", call, n), cmd.Path}
 	strace := host.Command("strace", append(args, cmd.Args[1:]...)...)

@@ -3,15 +3,15 @@
 package detach
 
 import (
-	"bufio"
 	"cmp"
-	"fmt"
 	"os"
 	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
@@ -23,7 +23,7 @@ type Deleter struct {
 	trace func(step string) // nil if nobody is to know
 
 	started chan struct{} // closed when it is started, or could not be; nil until Start
-	process *os.File      // its standard input and output: it ends when that is closed. Nil if it could not be started
+	process int           // a socket, its standard input and output: it ends when that is closed. -1 if it could not be started
 }
 
 // processName is what the second process is called by.
@@ -45,7 +45,7 @@ func (d *Deleter) Start() {
 	if d.started != nil {
 		return
 	}
-	d.started = make(chan struct{})
+	d.started, d.process = make(chan struct{}), -1
 	if !d.may() {
 		close(d.started)
 		return
@@ -71,38 +71,51 @@ func (d *Deleter) may() bool {
 }
 
 // startProcess starts the second process, which has no other file of the first one, and stays when that one ends.
-func startProcess() *os.File {
-	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+func startProcess() int {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return -1
 	}
-	ours, theirs := os.NewFile(uintptr(ends[0]), processName), os.NewFile(uintptr(ends[1]), processName)
-	defer theirs.Close()
-	file := theirs.Fd() // which sets it to wait
-	// os.StartProcess would start one more process, to see what the kernel can.
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{processName}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{file, file, file}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil || noteOrphan(pid) != nil {
-		_ = ours.Close()
-		return nil
+	ours, theirs := ends[0], ends[1]
+	defer unix.Close(theirs)
+	wait := unix.NsecToTimeval(answerTime.Nanoseconds())
+	err = unix.SetsockoptTimeval(ours, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait)
+	if err == nil {
+		err = start(uintptr(theirs))
+	}
+	if err != nil {
+		_ = unix.Close(ours)
+		return -1
 	}
 	return ours
 }
 
-// Delete removes a link as link.Delete does, but returns when the link is gone. Without a second process it waits.
-func (d *Deleter) Delete(h *netlink.Handle, index int) error {
+// start starts it with a socket. (os.StartProcess would start one more process, to see what the kernel can.)
+func start(socket uintptr) error {
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{processName}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{socket, socket, socket}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	return noteOrphan(pid)
+}
+
+// Delete removes a link of a namespace, nil is the host's, as link.Delete does with the namespace's handle, but returns when the link is gone.
+// Without a second process it waits.
+func (d *Deleter) Delete(h *netlink.Handle, of ns.NetNS, index int) error {
 	d.Start()
-	if <-d.started; d.process == nil {
+	if <-d.started; d.process < 0 {
 		return link.Delete(h, index)
 	}
 	end := time.Now().Add(answerTime)
-	err := d.process.SetDeadline(end)
-	if err == nil {
-		_, err = fmt.Fprintln(d.process, index)
+	var rights []byte
+	if of != nil {
+		rights = unix.UnixRights(int(of.Fd()))
 	}
+	err := unix.Sendmsg(d.process, strconv.AppendInt(nil, int64(index), 10), rights, nil, unix.MSG_NOSIGNAL)
 	if err == nil {
-		_, err = d.process.Read(make([]byte, 1)) // that it begins
+		_, err = unix.Read(d.process, make([]byte, 1)) // that it begins
 	}
 	for pause := unix.NsecToTimespec(50_000); err == nil && time.Now().Before(end); {
 		// The question waits for the kernel's lock on all links, and so for the deletion: it is asked a few times at most.
@@ -119,21 +132,49 @@ func (d *Deleter) Close() {
 	if d.started == nil {
 		return
 	}
-	if <-d.started; d.process != nil {
-		_ = d.process.Close()
+	if <-d.started; d.process >= 0 {
+		_ = unix.Close(d.process)
 	}
 }
 
-// Serve is the second process, and ends it, if this is one.
+// Serve is the second process, and ends it, if this is one. It is told an index in each message, and the namespace beside it, if that is not the
+// host's.
 func Serve() {
 	if len(os.Args) == 0 || os.Args[0] != processName {
 		return
 	}
-	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
-		if index, err := strconv.Atoi(orders.Text()); err == nil {
-			fmt.Println()
-			_ = link.Delete(&netlink.Handle{}, index) // the first process asks what came of it
+	order, rights := make([]byte, 16), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, beside, _, _, err := unix.Recvmsg(0, order, rights, unix.MSG_CMSG_CLOEXEC)
+		if err != nil || n == 0 {
+			os.Exit(0)
+		}
+		index, err := strconv.Atoi(string(order[:n]))
+		if err != nil {
+			continue
+		}
+		h, err := linksOf(rights[:beside])
+		_, _ = unix.Write(1, []byte{0})
+		if err == nil {
+			_ = link.Delete(h, index) // the first process asks what came of it
+			h.Close()
 		}
 	}
-	os.Exit(0)
+}
+
+// linksOf returns the links of the namespace that came with a message, or the host's.
+func linksOf(beside []byte) (*netlink.Handle, error) {
+	if len(beside) == 0 {
+		return &netlink.Handle{}, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(beside)
+	if err != nil {
+		return nil, err
+	}
+	files, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(files[0])
+	return netlink.NewHandleAt(netns.NsHandle(files[0]), unix.NETLINK_ROUTE)
 }
