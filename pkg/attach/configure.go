@@ -44,7 +44,7 @@ func (a *Attachment) configure(ctx context.Context, routes []netlink.Route, addr
 	if err == nil { // it is up after it has addresses, so that the kernel announces them
 		err = a.setUp(inside)
 	}
-	if err == nil && a.needsDAD() && a.hasIPv6() { // a route may have an address as its source only then
+	if err == nil && a.needsDAD() && a.HasIPv6() { // a route may have an address as its source only then
 		err = a.Inside(a.waitForDAD)
 	}
 	if err == nil {
@@ -63,7 +63,7 @@ func (a *Attachment) KernelRoutes() (routes []netlink.Route) {
 
 // addAddresses adds addresses, after it has set the sysctls that they need.
 func (a *Attachment) addAddresses(inside *netlink.Handle, ips []*types100.IPConfig, flags int) error {
-	if a.needsAnnouncement() || a.hasIPv6() {
+	if a.needsAnnouncement() || a.HasIPv6() {
 		if err := a.Inside(a.setSysctls); err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func (a *Attachment) setSysctls() error {
 		announce = "1"
 		_ = sysctl.Set("net/ipv4/conf/"+a.IfName+"/arp_notify", announce) // otherwise neighbours ask by themselves, later
 	}
-	if !a.hasIPv6() {
+	if !a.HasIPv6() {
 		return nil
 	}
 	_ = sysctl.Set(own+"ndisc_notify", announce)
@@ -76,7 +76,8 @@ func (a *Attachment) needsDAD() bool {
 
 func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
 
-func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.IPs, isIPv6) }
+// HasIPv6 reports whether the container has an IPv6 address.
+func (a *Attachment) HasIPv6() bool { return slices.ContainsFunc(a.IPs, isIPv6) }
 
 // needsAnnouncement reports whether neighbours may not know the MAC address that an address has: it is not made from that, or others
 // had it before.

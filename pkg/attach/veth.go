@@ -69,7 +69,7 @@ func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 	case errors.Is(err, unix.EEXIST):
 		return nil, err
 	case err == nil:
-		err = link.SetUpAs(veth.Index, held.Alias(a.Key), master)
+		err = link.SetUpHostEnd(veth.Index, held.Alias(a.Key), master)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create veth %s: %w", name, err), deleteHostEnd(a.Request)) // it may be there all the same

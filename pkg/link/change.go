@@ -10,23 +10,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetUpAs gives a link of the calling thread's namespace an alias, makes it a port of a master unless that is 0, and sets it up, with
-// one message where vishvananda/netlink takes one for each. A port gets no IPv6 address of its own: nobody could reach it.
-func SetUpAs(index int, alias string, master int) error {
+// SetUpAs gives a link of the calling thread's namespace an alias and sets it up, with one message where vishvananda/netlink takes two.
+func SetUpAs(index int, alias string) error {
+	return Change(index, unix.IFF_UP, unix.IFF_UP, nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)))
+}
+
+// SetUpHostEnd is SetUpAs for a host end, which it makes a port of a master unless that is 0. It gets no IPv6 address of its own: nobody could reach
+// that of a port, and the kernel goes through the routes of all such addresses whenever a link comes or goes.
+func SetUpHostEnd(index int, alias string, master int) error {
 	attrs := []nl.NetlinkRequestData{nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias))}
 	if master != 0 {
-		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))), withoutIPv6Address())
+		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))))
 	}
-	err := Change(index, unix.IFF_UP, unix.IFF_UP, attrs...)
-	if errors.Is(err, unix.EAFNOSUPPORT) && master != 0 { // there is no IPv6
-		err = Change(index, unix.IFF_UP, unix.IFF_UP, attrs[:2]...)
+	err := Change(index, unix.IFF_UP, unix.IFF_UP, append(attrs, ipv6Addresses(nl.IN6_ADDR_GEN_MODE_NONE))...)
+	if errors.Is(err, unix.EAFNOSUPPORT) { // there is no IPv6
+		err = Change(index, unix.IFF_UP, unix.IFF_UP, attrs...)
 	}
 	return err
 }
 
-func withoutIPv6Address() *nl.RtAttr {
+// AllowIPv6Address lets a host end have a link-local address as soon as its other end is up.
+func AllowIPv6Address(index int) error {
+	return Change(index, 0, 0, ipv6Addresses(nl.IN6_ADDR_GEN_MODE_EUI64))
+}
+
+// ipv6Addresses is how the kernel makes a link's link-local address (ip-link(8), addrgenmode).
+func ipv6Addresses(mode uint8) *nl.RtAttr {
 	families := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
-	families.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(nl.IN6_ADDR_GEN_MODE_NONE))
+	families.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(mode))
 	return families
 }
 

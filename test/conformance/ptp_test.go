@@ -104,6 +104,16 @@ var ptpLinks = []row{
 		c := l.attach(l.fixedPtp(ptpIPv4Address), "web")
 		l.same(l.sysctl(&l.host.Namespace, "ipv6/conf/"+c.hostEnd()+"/accept_ra"), "0")
 	}},
+	{name: "the host end has a link-local address if the container has an IPv6 address, and no address of IPv6 otherwise", differs: "it always has one", test: func(l *lab) {
+		four, both := l.attach(l.fixedPtp(ptpIPv4Address), "four"), l.attach(l.fixedPtp("10.44.0.3/24 10.44.0.1", "fd00:44::3/64 fd00:44::1"), "both")
+		both.pings("10.44.0.1", "fd00:44::1")
+		four.pings("10.44.0.1")
+		linkLocal := func(c *container) bool {
+			return strings.Contains(l.host.MustRun(l, "ip", "-6", "address", "show", "dev", c.hostEnd()), "fe80::")
+		}
+		l.same(linkLocal(four), false)
+		l.same(linkLocal(both), true)
+	}},
 	{name: "a container takes no routers for its own", differs: "it leaves router advertisements on", test: func(l *lab) {
 		c := l.attach(conf(ptp), "web")
 		l.same(c.sysctl("ipv6/conf/eth0/accept_ra")+c.sysctl("ipv6/conf/eth0/autoconf"), "00")

@@ -49,7 +49,7 @@ func ensureGateway(r *plugin.Request, c *config, bridge netlink.Link) (netlink.L
 		return nil, err
 	case isOnBridge(l, bridge) && l.Attrs().RawFlags&unix.IFF_UP == 0: // just made, or by an ADD that was killed
 		trustNoRouter(c, name)
-		return l, link.SetUpAs(l.Attrs().Index, "gateway on "+c.name, 0)
+		return l, link.SetUpAs(l.Attrs().Index, "gateway on "+c.name)
 	case l.Type() != "veth":
 		return l, nil
 	}
@@ -119,7 +119,7 @@ func joinVLAN(h *netlink.Handle, c *config, bridge netlink.Link) error {
 // connectGateway makes the other end of a veth pair a port in the VLAN, and sets both ends up, the gateway's last: so what is up is whole.
 // Another ADD may do the same at the same time.
 func connectGateway(h *netlink.Handle, c *config, bridge, gateway, port netlink.Link) error {
-	err := link.SetUpAs(port.Attrs().Index, "port of "+gateway.Attrs().Name, bridge.Attrs().Index)
+	err := link.SetUpHostEnd(port.Attrs().Index, "port of "+gateway.Attrs().Name, bridge.Attrs().Index)
 	if err == nil {
 		err = setVLANs(h, c, bridge, port, nil)
 	}

@@ -40,7 +40,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		}
 		undo.Push("set lo down", func(context.Context) error { return setDown(h, lo) })
 		// By the alias DEL knows that this is the attachment's namespace: its path may be another container's by then.
-		if err := r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, held.Alias(r.Key), 0) }); err != nil {
+		if err := r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, held.Alias(r.Key)) }); err != nil {
 			return nil, fmt.Errorf("set lo of %s up: %w", r.Netns, err)
 		}
 	}
@@ -128,7 +128,7 @@ func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error
 			return plugin.Errorf("restart the container", "lo of %s is another attachment's: %w", r.Netns, plugin.ErrLost)
 		}
 		r.Announce("set lo up")
-		return r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, lo.Attrs().Alias, 0) })
+		return r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, lo.Attrs().Alias) })
 	})
 	return nil
 }

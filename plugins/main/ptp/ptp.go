@@ -61,11 +61,16 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	if err := trustNoRouter(r, end.Attrs().Name); err != nil {
+	if err := attach.RefuseRouters(r, end.Attrs().Name); err != nil {
 		return nil, err
 	}
 	if err := a.AskIPAM(ctx); err != nil {
 		return nil, err
+	}
+	if a.HasIPv6() {
+		if err := useIPv6(end); err != nil {
+			return nil, err
+		}
 	}
 	routes, err := containerRoutes(a.IPs, a.KernelRoutes())
 	if err != nil {
@@ -89,11 +94,14 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(end), nil
 }
 
-// trustNoRouter keeps the host end from taking routers and addresses from the container. It has its own link-local address at once:
-// without that the kernel looks for no neighbour.
-func trustNoRouter(r *plugin.Request, end string) error {
-	_ = sysctl.Set("net/ipv6/conf/"+end+"/accept_dad", "0")
-	return attach.RefuseRouters(r, end)
+// useIPv6 gives the host end a link-local address, at once when the container's end is up: without that the kernel looks for no neighbour.
+func useIPv6(end netlink.Link) error {
+	name := end.Attrs().Name
+	_ = sysctl.Set("net/ipv6/conf/"+name+"/accept_dad", "0")
+	if err := link.AllowIPv6Address(end.Attrs().Index); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		return fmt.Errorf("give %s an IPv6 address: %w", name, err)
+	}
+	return nil
 }
 
 // containerRoutes returns the container's routes: to its gateways, by them to the networks of its addresses, whose other hosts are not

@@ -69,7 +69,7 @@ func makeIFB(h *netlink.Handle, k plugin.Key, mtu int) (*netlink.Ifb, error) {
 		if err != nil {
 			return nil, lacking(err, "make ifb "+name, ifbLinks)
 		}
-		if err := link.SetUpAs(ifb.Index, held.Alias(k), 0); err != nil {
+		if err := link.SetUpAs(ifb.Index, held.Alias(k)); err != nil {
 			return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(h, ifb.Index))
 		}
 		return ifb, nil
