@@ -187,7 +187,7 @@ type Deleter interface {
 	// Start prepares for a Delete that comes later.
 	Start()
 	// Delete deletes a link of a namespace, nil is the host's, of which h has the links.
-	Delete(h *netlink.Handle, of ns.NetNS, index int) error
+	Delete(h *netlink.Handle, namespace ns.NetNS, index int) error
 }
 
 // Announce tells whoever traces what comes next.

@@ -103,21 +103,22 @@ func start(socket uintptr) error {
 
 // Delete removes a link of a namespace, nil is the host's, as link.Delete does with the namespace's handle, but returns when the link is gone.
 // Without a second process it waits.
-func (d *Deleter) Delete(h *netlink.Handle, of ns.NetNS, index int) error {
+func (d *Deleter) Delete(h *netlink.Handle, namespace ns.NetNS, index int) error {
 	d.Start()
 	if <-d.started; d.process < 0 {
 		return link.Delete(h, index)
 	}
 	end := time.Now().Add(answerTime)
 	var rights []byte
-	if of != nil {
-		rights = unix.UnixRights(int(of.Fd()))
+	if namespace != nil {
+		rights = unix.UnixRights(int(namespace.Fd()))
 	}
+	begun := 0
 	err := unix.Sendmsg(d.process, strconv.AppendInt(nil, int64(index), 10), rights, nil, unix.MSG_NOSIGNAL)
 	if err == nil {
-		_, err = unix.Read(d.process, make([]byte, 1)) // that it begins
+		begun, err = unix.Read(d.process, make([]byte, 1))
 	}
-	for pause := unix.NsecToTimespec(50_000); err == nil && time.Now().Before(end); {
+	for pause := unix.NsecToTimespec(50_000); begun == 1 && err == nil && time.Now().Before(end); {
 		// The question waits for the kernel's lock on all links, and so for the deletion: it is asked a few times at most.
 		if _, err = h.LinkByIndex(index); link.IsNotFound(err) {
 			return nil
@@ -151,14 +152,15 @@ func Serve() {
 		}
 		index, err := strconv.Atoi(string(order[:n]))
 		if err != nil {
-			continue
+			os.Exit(1)
 		}
 		h, err := linksOf(rights[:beside])
-		_, _ = unix.Write(1, []byte{0})
-		if err == nil {
-			_ = link.Delete(h, index) // the first process asks what came of it
-			h.Close()
+		if err != nil {
+			os.Exit(1) // the first process deletes it itself
 		}
+		_, _ = unix.Write(1, []byte{0}) // that it begins
+		_ = link.Delete(h, index)       // the first process asks what came of it
+		h.Close()
 	}
 }
 
