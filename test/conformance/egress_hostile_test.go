@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -494,6 +495,19 @@ func (l *lab) packetSocket(n *netlab.Namespace, link string) *packet.Conn {
 	return conn
 }
 
+// transmit sends a frame. The queue for what comes in is one for all namespaces on a processor: while others fill it, the frame is sent again.
+func (l *lab) transmit(socket *packet.Conn, f []byte) {
+	l.Helper()
+	netlab.Eventually(l, func() error {
+		_, err := socket.WriteTo(f, &packet.Addr{HardwareAddr: f[:6]})
+		if !errors.Is(err, unix.ENOBUFS) {
+			l.must(err)
+			return nil
+		}
+		return err
+	})
+}
+
 // take returns the frames so far that are not a container's own to what is listed.
 func (s *sniffer) take(listed netip.Addr) (frames []string) {
 	s.Lock()
@@ -544,8 +558,7 @@ func forgedAnswers(l *lab, main string, v6 bool) {
 	}
 	send := func(c *container, mac net.HardwareAddr, inside ...gopacket.SerializableLayer) {
 		f := frame(mac, a.gatewayMAC(c), a.etherType(), inside...)
-		_, err := l.packetSocket(&c.Namespace, "eth0").WriteTo(append(f, make([]byte, 20)...), &packet.Addr{HardwareAddr: f[:6]})
-		l.must(err)
+		l.transmit(l.packetSocket(&c.Namespace, "eth0"), append(f, make([]byte, 20)...))
 	}
 	const ofItself, ofFriend, asked = 4000, 4001, 80
 	send(evil, a.mac, between(a.other, a.own, asked, ofItself, "planted by itself")...)
@@ -602,8 +615,7 @@ func hostileTable(l *lab, main string, v6 bool) {
 	for _, act := range attackActs() {
 		frames := act.frames(a)
 		for _, f := range frames {
-			_, err := socket.WriteTo(append(f, make([]byte, max(0, 60-len(f)))...), &packet.Addr{HardwareAddr: f[:6]})
-			l.must(err)
+			l.transmit(socket, append(f, make([]byte, max(0, 60-len(f)))...))
 		}
 		l.pass(udp(&evil.Namespace, a.listed.String(), 80)) // behind all of them
 		for who, s := range seen {
