@@ -102,7 +102,7 @@ func (t *table) fill(list []batched) error {
 		wanted = append(wanted, t.elementsOf(ownerOf(b.key, b.Purpose), b.records)...)
 		ends[i] = len(wanted)
 	}
-	if err := t.complete(records); err != nil {
+	if err := t.complete(records, true); err != nil {
 		return err
 	}
 	if err := t.lookWhenExpired(wanted); err != nil {
