@@ -111,21 +111,23 @@ func allowLocalhost(w Wants) error {
 func (c *Conn) Check(key plugin.Key, w Wants) error {
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
 	if len(w.records) > 0 {
-		wrong, lost, err := []string(nil), c.batch.isLost(w.Table), error(nil)
-		if !lost {
-			wrong, lost, err = t.incomplete(w.records, true)
+		known := c.batch.foundOf(w.Table)
+		wrong, isLost, err := []string(nil), known == lost, error(nil)
+		if !isLost {
+			wrong, isLost, err = t.incomplete(w.records, known != asMade)
 		}
 		switch {
 		case err != nil:
 			return err
-		case lost:
-			c.batch.setLost(w.Table)
+		case isLost:
+			c.batch.note(w.Table, lost)
 			return t.mismatch(" is missing or dormant, or all its rules are missing, and with them what all attachments of this host had in it")
 		case len(wrong) > 0 && t.isExact():
 			return t.mismatch(": chain %s lacks some of its rules, or has others besides", strings.Join(wrong, ", "))
 		case len(wrong) > 0:
 			return t.mismatch(": chain %s has not all of its rules", strings.Join(wrong, ", "))
 		}
+		c.batch.note(w.Table, asMade)
 	}
 	records, err := t.recordsOf(o)
 	if err != nil {
