@@ -115,8 +115,7 @@ func (r *Record) setLists(o *conf.Object) {
 	o.Set("lists", parts)
 }
 
-// ReadLists reads the lists of a configuration, as they are.
-func ReadLists(o *conf.Object) (l Lists) {
+func readLists(o *conf.Object) (l Lists) {
 	l.Closed = o.Has("allow")
 	o.Strings("allow", &l.Allow)
 	o.Strings("deny", &l.Deny)
@@ -167,7 +166,7 @@ func ReadFile(path string) (*Record, error) {
 	o.Strings("names", &r.Names)
 	o.String("domain", &r.Domain)
 	o.String("list", &r.List)
-	o.Objects("lists", func(part *conf.Object) { r.Lists = append(r.Lists, ReadLists(part)) })
+	o.Objects("lists", func(part *conf.Object) { r.Lists = append(r.Lists, readLists(part)) })
 	r.Addresses, r.Gateways = addresses(o, "addresses"), addresses(o, "gateways")
 	if len(r.Names) == 0 && r.List == "" {
 		return nil, nil

@@ -59,6 +59,13 @@ func egressNames() []row {
 				l.pass(tcp(&db.Namespace, netlab.OutsideIPv4, 80))
 				l.must(db.del())
 			}},
+			{name: "names: the same lists in other words and another order are the same", test: func(l *lab) {
+				web := l.attach(conf(lan, named), "web")
+				web.network = conf(lan, egress("allow", `["*.Example.org.","api.example.com:80-80","api.example.com:80"]`, "deny", `["no.example.org."]`))
+				l.must(web.check())
+				web.network = conf(lan, egress("allow", `["*.example.org"]`))
+				l.refused(web.check(), "start the container again")
+			}},
 			{name: "names: STATUS says that no agent answers", test: func(l *lab) {
 				l.code(l.status(conf(lan, named)), 50, "cnictl agent --dns")
 			}},

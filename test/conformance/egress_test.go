@@ -238,7 +238,7 @@ func egressRefusals() (rows []row) {
 		{`{"allow":["10.0.0.300"]}`, "allow[0]"}, {`{"allow":["10.0.0.0/33"]}`, "allow[0]"}, {`{"allow":["10.0.0.1","10.0.0.1:0"]}`, "allow[1]"},
 		{`{"allow":["10.0.0.1:99999"]}`, "allow[0]"}, {`{"allow":["10.0.0.1/8"]}`, "10.0.0.0/8"}, {`{"allow":["10.0.0.1:9-8"]}`, "allow[0]"}, {`{"allow":["10.0.0.1/tcp"]}`, "allow[0]"},
 		{`{"deny":["fe80::1%eth0"]}`, "deny[0]"}, {`{"deny":["::ffff:10.0.0.1"]}`, "deny[0]"}, {`{"deny":["[10.0.0.1]:80"]}`, "deny[0]"}, {`{"deny":["[fd00::1"]}`, "deny[0]"},
-		{`{"deny":[""]}`, "deny[0]"}, {`{"deny":["10.0.0.1:80/icmp"]}`, "deny[0]"}, {`{"allow":["10.0.0.1:80/udp/tcp"]}`, "allow[0]"}, {`{"allow":"10.0.0.1"}`, "allow"}, {`{"internal":true,"allow":[]}`, "allow"},
+		{`{"deny":[""]}`, "deny[0]"}, {`{"deny":["10.0.0.1:80/icmp"]}`, "deny[0]"}, {`{"allow":["10.0.0.1:80/udp/tcp"]}`, "allow[0]"}, {`{"allow":"10.0.0.1"}`, "allow"}, {`{"internal":true,"allow":[]}`, "allow"}, {`{"internal":true,"deny":["a.example.com"]}`, "leave the names out"},
 		{`{"allow":null}`, "null"}, {`{"deny":null}`, "null"},
 		{`{"backend":"firewalld"}`, "backend"},
 	} {
@@ -320,6 +320,7 @@ func egressLater() (rows []row) {
 		"delete table inet cnibox-egress", "flush table inet cnibox-egress", "flush chain inet cnibox-egress judge_v1", "flush chain inet cnibox-egress LIST", "flush set inet cnibox-egress DENY",
 		"flush map inet cnibox-egress judged4_v1", "flush map inet cnibox-egress owners_v1", "flush set inet cnibox-egress pairs6_v1",
 		"delete table bridge cnibox-egress", "flush chain bridge cnibox-egress forward_v1", "flush set bridge cnibox-egress checked_v1",
+		"insert rule inet cnibox-egress LIST accept", "insert rule inet cnibox-egress forward_v1 accept", "insert rule inet cnibox-egress judge_v1 return", "insert rule bridge cnibox-egress forward_v1 accept",
 	} {
 		rows = append(rows, row{name: "CHECK notices: " + strings.NewReplacer("LIST", "its list", "DENY", "its list's addresses").Replace(harm), test: func(l *lab) {
 			c := l.attach(conf(lan, egress("deny", `["192.0.2.254"]`)), "web")
@@ -330,6 +331,24 @@ func egressLater() (rows []row) {
 		}})
 	}
 	return append(rows,
+		row{name: "after ADD nothing of somebody's is left that opens the list", test: func(l *lab) {
+			l.wideOutside()
+			n := conf(lan, list)
+			l.must(l.attach(n, "one").check())
+			l.run("nft insert rule inet cnibox-egress forward_v1 accept")
+			web := l.attach(n, "web")
+			l.silent(both(&web.Namespace, 81, netlab.OutsideIPv4)...)
+			l.must(web.check())
+		}},
+		row{name: "CHECK after the lists were edited says that the container has to start again", test: func(l *lab) {
+			c := l.attach(conf(lan, list), "web")
+			for _, other := range []string{egress("allow", `["192.0.2.254:81"]`), egress("allow", `["10.44.0.0/24","fd00:44::/64"]`), egress("deny", `["192.0.2.254"]`), egress("internal", "true")} {
+				c.network = conf(lan, other)
+				l.refused(c.check(), "start the container again")
+			}
+			c.network = conf(lan, egress("allow", `["2001:DB8:2::/64","192.0.2.254/32:80-80"]`)) // the same in other words
+			l.must(c.check())
+		}},
 		row{name: "STATUS of a list succeeds, and changes nothing", test: func(l *lab) { l.now().unchangedBy(l.status(conf(lan, list))) }})
 }
 

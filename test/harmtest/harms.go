@@ -58,6 +58,7 @@ var Harms = []Harm{
 	{Name: "egress: the lists", Network: Listed, Host: "nft delete table inet cnibox-egress", Finds: "table inet cnibox-egress"},
 	{Name: "egress: the rules", Network: Listed, Host: "nft flush table inet cnibox-egress; nft flush table bridge cnibox-egress", Finds: "table bridge cnibox-egress"},
 	{Name: "egress: the ports", Network: Listed, Host: "nft delete table bridge cnibox-egress", Finds: "table bridge cnibox-egress"},
+	{Name: "egress: a rule of somebody's", Network: Listed, Host: "nft insert rule inet cnibox-egress forward_v1 accept; nft insert rule bridge cnibox-egress forward_v1 accept", Finds: "table bridge cnibox-egress: chain forward_v1"},
 	{Name: "egress: everything of nf_tables", Network: Listed, Host: "nft flush ruleset", Finds: "table inet cnibox"},
 
 	{Name: "bandwidth: what the host end sends", Network: Limited, Host: "tc qdisc del dev END root", Finds: "nothing limits"},

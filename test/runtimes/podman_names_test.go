@@ -12,6 +12,7 @@ import (
 // TestPodmanNames has containers of a network that podman has made find each other by name and alias, over IPv4 and IPv6: podman puts dnsname into its
 // networks where the plugin is installed.
 func TestPodmanNames(t *testing.T) {
+	tried(t, podman, findsOthers)
 	p := newPodmanNode(t, dual, shop)
 	for _, network := range []string{"dual", "shop"} {
 		if text := p.readFile(t, conflistDir+"/"+network+".conflist"); !strings.Contains(text, `"dnsname"`) {

@@ -29,6 +29,7 @@ const (
 	twoNetworks   = "two networks"
 	ownAddress    = "an address of one's own"
 	dualStack     = "IPv4 and IPv6"
+	findsOthers   = "names of containers"
 	fifty         = "50 at once"
 	runtimeKilled = "the runtime is killed"
 	reboot        = "the node starts again"
@@ -44,6 +45,8 @@ var scenarios = []struct{ name, what string }{
 	{twoNetworks, "A container is attached to two networks, and reaches a server through each. Where the runtime publishes its port for both, the port answers."},
 	{ownAddress, "A container gets the address, and the MAC address where the runtime can ask for one, that its user has chosen."},
 	{dualStack, "A container has an address of both kinds. The page answers on both, and so does the published port, where the runtime can publish one."},
+	{findsOthers, "Containers of a network find each other by name, and by the aliases that a user gives them, over IPv4 and IPv6; `cnictl agent --dns` answers. Containers of another network do not " +
+		"find them, and nobody finds one that is removed."},
 	{fifty, "50 containers start at once, each with an address of its own and, where the runtime can publish one, a port of its own. All answer, and all are removed at once."},
 	{runtimeKilled, "The runtime is killed, where it runs all the time, or in the middle of a start and of a removal. It starts again, and removes what is left. " +
 		"`cnictl gc` removes what a runtime has forgotten."},

@@ -35,7 +35,7 @@ func (c *Conn) Available(p Purpose) error {
 
 // Try makes what Add makes of a table first, unless it is there: in a network namespace of its own, where nobody waits for it.
 func (c *Conn) Try(p Purpose) error {
-	if missing, _, err := c.table(p.Table).incomplete(nil); err == nil && len(missing) == 0 {
+	if wrong, _, err := c.table(p.Table).incomplete(nil, false); err == nil && len(wrong) == 0 {
 		return nil
 	}
 	return netns.InNew(func() error {
@@ -44,7 +44,7 @@ func (c *Conn) Try(p Purpose) error {
 			return err
 		}
 		defer own.Close()
-		return own.table(p.Table).complete(nil)
+		return own.table(p.Table).complete(nil, false)
 	})
 }
 
@@ -111,19 +111,23 @@ func allowLocalhost(w Wants) error {
 func (c *Conn) Check(key plugin.Key, w Wants) error {
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
 	if len(w.records) > 0 {
-		missing, lost, err := []string(nil), c.batch.isLost(w.Table), error(nil)
-		if !lost {
-			missing, lost, err = t.incomplete(w.records)
+		known := c.batch.foundOf(w.Table)
+		wrong, isLost, err := []string(nil), known == lost, error(nil)
+		if !isLost {
+			wrong, isLost, err = t.incomplete(w.records, known != asMade)
 		}
 		switch {
 		case err != nil:
 			return err
-		case lost:
-			c.batch.setLost(w.Table)
+		case isLost:
+			c.batch.note(w.Table, lost)
 			return t.mismatch(" is missing or dormant, or all its rules are missing, and with them what all attachments of this host had in it")
-		case len(missing) > 0:
-			return t.mismatch(": chain %s has not all of its rules", strings.Join(missing, ", "))
+		case len(wrong) > 0 && t.isExact():
+			return t.mismatch(": chain %s lacks some of its rules, or has others besides", strings.Join(wrong, ", "))
+		case len(wrong) > 0:
+			return t.mismatch(": chain %s has not all of its rules", strings.Join(wrong, ", "))
 		}
+		c.batch.note(w.Table, asMade)
 	}
 	records, err := t.recordsOf(o)
 	if err != nil {
@@ -152,7 +156,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 	}
 	broken, err := t.brokenLists(w.records, true)
 	if err == nil && len(broken) > 0 {
-		err = t.mismatch(": chain %s or its sets have not all that they should", listChain(broken[0].id))
+		err = t.mismatch(": chain %s or its sets lack something, or have something else besides", listChain(broken[0].id))
 	}
 	if err != nil {
 		return err
@@ -199,7 +203,7 @@ func (c *Conn) Del(ctx context.Context, key plugin.Key, p Purpose) (maps []spec.
 // keeps what is right.
 func (t *table) set(o owner, w Wants, repairs bool) error {
 	if len(w.records) > 0 {
-		if err := t.complete(w.records); err != nil {
+		if err := t.complete(w.records, repairs); err != nil {
 			return err
 		}
 	}

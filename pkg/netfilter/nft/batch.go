@@ -17,10 +17,19 @@ import (
 
 // Batch is what many attachments are to have, for one transaction: whoever flushes a table takes from it what all of them had.
 type Batch struct {
-	mu    sync.Mutex
-	lost  map[nftables.Table]bool // those of which nothing was there
-	wants []batched
+	mu     sync.Mutex
+	tables map[nftables.Table]found // that were looked at
+	wants  []batched
 }
+
+// found is what there was of a table's chains.
+type found int
+
+const (
+	notLookedAt found = iota
+	lost              // nothing
+	asMade            // their rules, and nothing else
+)
 
 type batched struct {
 	key plugin.Key
@@ -28,26 +37,26 @@ type batched struct {
 }
 
 // NewBatch returns an empty one.
-func NewBatch() *Batch { return &Batch{lost: map[nftables.Table]bool{}} }
+func NewBatch() *Batch { return &Batch{tables: map[nftables.Table]found{}} }
 
-// Join has the connection's Repair leave to Commit what can be put back with what others lack. Its CHECK takes the batch's word for a table of
-// which nothing is there, and does not ask again. Nil is no batch.
+// Join has the connection's Repair leave to Commit what can be put back with what others lack. Its CHECK takes the batch's word for what
+// all have in common, and does not ask again. Nil is no batch.
 func (c *Conn) Join(b *Batch) { c.batch = b }
 
-func (b *Batch) isLost(t nftables.Table) bool {
+func (b *Batch) foundOf(t nftables.Table) found {
 	if b == nil {
-		return false
+		return notLookedAt
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.lost[t]
+	return b.tables[t]
 }
 
-func (b *Batch) setLost(t nftables.Table) {
+func (b *Batch) note(t nftables.Table, is found) {
 	if b != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.lost[t] = true
+		b.tables[t] = is
 	}
 }
 
@@ -102,7 +111,7 @@ func (t *table) fill(list []batched) error {
 		wanted = append(wanted, t.elementsOf(ownerOf(b.key, b.Purpose), b.records)...)
 		ends[i] = len(wanted)
 	}
-	if err := t.complete(records); err != nil {
+	if err := t.complete(records, true); err != nil {
 		return err
 	}
 	if err := t.lookWhenExpired(wanted); err != nil {

@@ -139,3 +139,25 @@ func TestBatchTakesNot(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchLooksOnce: those who share a batch look once at what all have in common, rule by rule.
+func TestBatchLooksOnce(t *testing.T) {
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	one, other := ToJudge(listed(t, 2, "10.20.0.0/16", "")), ToJudge(listed(t, 3, "10.20.0.0/16", ""))
+	h.Do(func() {
+		must(t, c.Add(ctx, keyOf("one"), one))
+		must(t, c.Add(ctx, keyOf("other"), other))
+		c.Join(NewBatch())
+		first := allocations(t, func() error { return c.Check(keyOf("one"), one) })
+		next := allocations(t, func() error { return c.Check(keyOf("other"), other) })
+		t.Logf("%d, then %d", first, next)
+		if next > first*2/3 {
+			t.Errorf("the first CHECK does %d, and the next one %d", first, next)
+		}
+		h.MustRun(t, "nft", "insert rule inet cnibox-egress judge_v1 accept")
+		if c.Check(keyOf("one"), one) == nil {
+			t.Error("one rule too many is not seen any more")
+		}
+	})
+}

@@ -63,6 +63,7 @@ func (l *list) addNames(lists reach.Lists, refuse func(f *family, when ...rule))
 		}
 	}
 	slices.Sort(l.names)
+	l.names = slices.Compact(l.names)
 	ports := lists.NamedPorts()
 	if len(ports) == 0 {
 		return
@@ -99,6 +100,17 @@ func portsRules(p reach.Ports) (rules []rule) {
 func (w Wants) List() string {
 	i := slices.IndexFunc(w.records, func(r record) bool { return r.kind == kindList })
 	return w.records[i].link
+}
+
+// ListOf returns what the list is called by which it is judged what an attachment sends, "" if there is none.
+func (c *Conn) ListOf(key plugin.Key) (string, error) {
+	records, err := c.table(judgeTable).recordsOf(ownerOf(key, Judging))
+	for _, r := range records {
+		if r.kind == kindList {
+			return r.link, err
+		}
+	}
+	return "", err
 }
 
 // Opening is an address to which a name on a list leads.

@@ -1,7 +1,10 @@
 package nft
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -66,4 +69,62 @@ func TestEgressSaveAndLoad(t *testing.T) {
 	if left := h.MustRun(t, "nft", "list", "ruleset"); strings.Contains(left, "chain list_") || strings.Contains(left, "interval") {
 		t.Errorf("after the last DEL:\n%s", left)
 	}
+}
+
+// TestEgressRulesOfOthers has CHECK see each rule in the tables of lists that ADD did not make, and a repair take it away and touch nothing else.
+func TestEgressRulesOfOthers(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	n := listed(t, 2, "10.88.0.0/24:80-90 10.88.0.7 api.example:443", "10.88.0.9")
+	n.Resolvers = []netip.AddrPort{netip.MustParseAddrPort("10.88.0.1:305")}
+	all := []Wants{ToJudge(n), ToGuardPort(n)}
+	check := func() (errs error) {
+		h.Do(func() {
+			for _, w := range all {
+				errs = errors.Join(errs, c.Check(keyOf("web"), w))
+			}
+		})
+		return errs
+	}
+	h.Do(func() {
+		for _, w := range all {
+			must(t, c.Add(ctx, keyOf("web"), w))
+		}
+	})
+	must(t, check())
+	lists := func() string { return canonical(h.MustRun(t, "nft", "-s", "list", "ruleset")) }
+	before := lists()
+	near, _ := n.Near()
+	chains := strings.NewReplacer("LIST", "inet cnibox-egress "+listChain(all[0].List()), "NEAR", "bridge cnibox-egress "+listChain(nearList(near).id))
+	rule := regexp.MustCompile(`\n\t\t.* # handle (\d+)\n`)
+	for _, harm := range []string{
+		"insert rule LIST accept", "add rule LIST counter", "insert rule inet cnibox-egress forward_v1 accept", "insert rule inet cnibox-egress judge_v1 return",
+		"insert rule inet cnibox-egress prerouting_v1 ip saddr 10.88.0.2 return", "add rule inet cnibox-egress output_v1 ct label set 77", "insert rule inet cnibox-egress questions_v1 accept",
+		"insert rule NEAR return", "insert rule bridge cnibox-egress forward_v1 accept", "insert rule bridge cnibox-egress sender_v1 return",
+		"replace rule LIST handle FIRST ip saddr 10.88.0.0/16 return", "replace rule inet cnibox-egress judge_v1 handle FIRST return", "replace rule bridge cnibox-egress forward_v1 handle FIRST return",
+	} {
+		command := chains.Replace(harm)
+		if chain, _, is := strings.Cut(strings.TrimPrefix(command, "replace rule "), " handle FIRST"); is {
+			rules := h.MustRun(t, "nft", append([]string{"-a", "list", "chain"}, strings.Fields(chain)...)...)
+			command = strings.Replace(command, "FIRST", rule.FindStringSubmatch(rules)[1], 1)
+		}
+		h.MustRun(t, "nft", command)
+		if err := check(); err == nil || !strings.Contains(err.Error(), "besides") {
+			t.Errorf("%s: CHECK says %v", command, err)
+		}
+		h.Do(func() {
+			for _, w := range all {
+				must(t, c.Repair(ctx, keyOf("web"), w))
+			}
+		})
+		if err := check(); err != nil {
+			t.Errorf("%s: after the repair: %v", command, err)
+		}
+		if after := lists(); after != before {
+			t.Fatalf("%s: after the repair:\n%s\nbefore:\n%s", command, after, before)
+		}
+	}
+	h.MustRun(t, "nft", "add chain inet cnibox-egress own; add rule inet cnibox-egress own jump judge_v1") // which no packet comes to
+	must(t, check())
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -21,6 +22,8 @@ func wanted(n int) map[string]Wants {
 			Addrs: []netip.Addr{addr}, Ingress: spec.Isolated, Bridge: "cni0",
 		}),
 		"spoof check": ToCheckSpoofing(fmt.Sprintf("veth%d", n), [6]byte{2, 0, 0, 0, byte(n >> 8), byte(n)}),
+		"egress": ToJudge(spec.EgressNeeds{HostEnd: fmt.Sprintf("veth%d", n), Addrs: []netip.Prefix{netip.PrefixFrom(addr, 16)},
+			Lists: reach.Lists{Closed: true, Allow: []reach.Entry{{Prefix: netip.PrefixFrom(addr, 32)}}}}), // a list each
 	}
 }
 
@@ -34,8 +37,8 @@ func allocations(t *testing.T, f func() error) int {
 	return int(after.Mallocs - before.Mallocs)
 }
 
-// TestLinear counts what GC and DEL do among a hundred attachments and among a thousand: GC some ten times as
-// much, DEL the same.
+// TestLinear counts what GC, ADD and DEL do among a hundred attachments and among a thousand: GC some ten times as
+// much, ADD and DEL the same.
 func TestLinear(t *testing.T) {
 	h := netlab.NewHost(t)
 	c := open(t, h)
@@ -58,12 +61,13 @@ func TestLinear(t *testing.T) {
 				count("GC that removes nothing", func() error { return gc(p, "net", keys...) })
 				// Not of the first, whose name is at what the attachments have in common.
 				count("DEL", func() error { _, err := c.Del(ctx, keys[1], p); return err })
+				count("ADD", func() error { return c.Add(ctx, keyOf("one more"), wanted(n)[name]) })
 				count("GC that removes half", func() error { return gc(p, "net", keys[:n/2]...) })
 				count("GC that removes the rest", func() error { return gc(p, "net") })
 			}
 			for verb, n := range did {
 				most := 25 * n[0] // it may have to ask again whether all is gone
-				if verb == "DEL" {
+				if verb == "DEL" || verb == "ADD" {
 					most = 3 * n[0] / 2
 				}
 				t.Logf("%s: %d", verb, n)

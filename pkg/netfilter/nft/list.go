@@ -3,7 +3,6 @@ package nft
 import (
 	"bytes"
 	"crypto/sha512"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -112,7 +111,7 @@ func (t *table) hasListSets(id string, names ...string) ([]bool, error) {
 	return t.conn.exist(questions...)
 }
 
-// brokenLists returns the lists of records that lack something: rules or, if all is looked at, elements of sets.
+// brokenLists returns the lists of records that lack rules or, if all is looked at, have not exactly what belongs into them.
 func (t *table) brokenLists(records []record, all bool) (broken []*list, err error) {
 	seen := map[string]bool{}
 	for _, r := range records {
@@ -124,8 +123,7 @@ func (t *table) brokenLists(records []record, all bool) (broken []*list, err err
 		if err != nil {
 			return nil, t.asMissing(err)
 		}
-		uses := answers[0][unix.NFTA_CHAIN_USE]
-		if len(uses) != 4 || int(binary.BigEndian.Uint32(uses)) < len(r.list.rules) || all && !t.hasSets(r.list) {
+		if usesOf(answers[0]) < len(r.list.rules) || all && !(t.hasExactly(listChain(r.list.id), r.list.rules) && t.hasSets(r.list)) {
 			broken = append(broken, r.list)
 		}
 	}

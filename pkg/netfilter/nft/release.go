@@ -4,6 +4,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -45,7 +48,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 	if _, err := t.look(list); err != nil {
 		return nil, err
 	}
-	needed := needs{table: t, going: going}
+	needed := needs{table: t, going: going, elements: list}
 	for _, e := range list {
 		if e.there == nil || e.sharing == permanent || e.sharing == single && e.there.Comment != e.Comment {
 			continue
@@ -76,11 +79,13 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 }
 
 // needs finds out who else needs an element that several owners have in common, as they have in the table for forwarding. The element's
-// comment is of one that does. So a list of all is only needed when that one goes, or when its name is a shortened one.
+// comment is of one that does. So a list of all is only needed when that one goes and is
+// not the last, or when its name is a shortened one.
 type needs struct {
-	table *table
-	going map[owner][]record
-	all   map[owner][]record // nil until it is listed
+	table    *table
+	going    map[owner][]record
+	elements []element          // of those
+	all      map[owner][]record // nil until it is listed
 }
 
 // neededBy returns the comment of an owner that needs an element and does not go, "" if there is none.
@@ -95,6 +100,11 @@ func (n *needs) neededBy(e element) (comment string, err error) {
 			}
 		}
 	}
+	if len(n.going) == 1 && e.isList() {
+		if last, err := n.isLast(e); last || err != nil {
+			return "", err
+		}
+	}
 	if n.all == nil {
 		if n.all, err = n.table.allRecords(); err != nil {
 			return "", err
@@ -106,4 +116,21 @@ func (n *needs) neededBy(e element) (comment string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// isLast reports whether nothing but the elements that go leads to a list.
+func (n *needs) isLast(e element) (bool, error) {
+	chain := listChain(unix.ByteSliceToString(e.Key))
+	answers, err := n.table.conn.ask(chainQuestion(n.table.Table, chain))
+	if err != nil {
+		return false, err
+	}
+	rules, err := n.table.conn.GetRules(&n.table.Table, &nftables.Chain{Name: chain})
+	own := 0
+	for _, other := range n.elements {
+		if other.there != nil && other.there.Comment == other.Comment && string(other.there.Val) == chain {
+			own++
+		}
+	}
+	return usesOf(answers[0]) == len(rules)+own, err
 }

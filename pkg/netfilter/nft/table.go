@@ -96,8 +96,9 @@ func (t *table) String() string {
 }
 
 // incomplete returns the names of chains that lack a rule or a jump to them, of all that have our rules, and those of subnets
-// that records need; lost is whether they all do. Only numbers are looked at: what an administrator adds is no harm.
-func (t *table) incomplete(records []record) (missing []string, lost bool, err error) {
+// that records need; lost is whether they all do. Only numbers are looked at. Where nobody else may have rules, chains are wrong that have others, too:
+// they are looked for if asked for, and where a number is too large.
+func (t *table) incomplete(records []record, exactly bool) (wrong []string, lost bool, err error) {
 	chains := slices.DeleteFunc(t.chains(records), func(c chain) bool { return len(c.rules) == 0 })
 	questions := []netlink.Message{question(unix.NFT_MSG_GETTABLE, t.Table)}
 	for _, c := range chains {
@@ -111,15 +112,21 @@ func (t *table) incomplete(records []record) (missing []string, lost bool, err e
 		answers = make([]map[uint16][]byte, len(answers))
 	}
 	for i, c := range chains {
-		uses := 0 // the kernel counts the chain's rules, and the jumps to it
-		if v := answers[1+i][unix.NFTA_CHAIN_USE]; len(v) == 4 {
-			uses = int(binary.BigEndian.Uint32(v))
-		}
-		if uses < len(c.rules)+c.jumps {
-			missing = append(missing, c.name)
+		uses, wants := usesOf(answers[1+i]), len(c.rules)+c.jumps
+		if uses < wants || t.isExact() && (exactly || uses > wants) && !t.hasExactly(c.name, c.rules) {
+			wrong = append(wrong, c.name)
 		}
 	}
-	return missing, len(missing) == len(chains), nil
+	return wrong, len(wrong) == len(chains), nil
+}
+
+// usesOf returns what the kernel counts of a chain: its rules, and all that leads to it.
+func usesOf(chain map[uint16][]byte) int {
+	uses := chain[unix.NFTA_CHAIN_USE]
+	if len(uses) != 4 {
+		return 0
+	}
+	return int(binary.BigEndian.Uint32(uses))
 }
 
 func isDormant(table map[uint16][]byte) bool {
@@ -127,10 +134,10 @@ func isDormant(table map[uint16][]byte) bool {
 	return len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_TABLE_F_DORMANT != 0
 }
 
-// complete makes what of the table is missing for records: all of it is made, or made again, in one transaction.
-func (t *table) complete(records []record) error {
-	missing, _, err := t.incomplete(records)
-	if err != nil || len(missing) == 0 {
+// complete makes what of the table is missing for records, or not as it should be: all of it is made, or made again, in one transaction.
+func (t *table) complete(records []record, exactly bool) error {
+	wrong, _, err := t.incomplete(records, exactly)
+	if err != nil || len(wrong) == 0 {
 		return err
 	}
 	all, err := t.allRecords()

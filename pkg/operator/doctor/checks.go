@@ -50,7 +50,7 @@ var checks = []check{
 	{"packet filter", finding.Codes{forwardDrops, dockerDrops, ufwDrops}, checkFilter},
 	{"firewalld", finding.Codes{firewalldNoZone, firewalldSourcesLost}, checkFirewalld},
 	{"rules of attachments", finding.Codes{rulesGone}, checkRules},
-	{"what containers may reach", finding.Codes{listsOpened, listsOlder}, checkLists},
+	{"what containers may reach", finding.Codes{listsOlder}, checkLists},
 	{"links", finding.Codes{bridgeDown, masterDown, bridgePortLost, bridgeNearlyFull, mtuAboveUplink}, checkLinks},
 	{"managers of links", finding.Codes{networkdTakesLinks, networkManagerTakesLinks}, checkManagers},
 	{"pools", finding.Codes{poolNearlyFull}, checkPools},

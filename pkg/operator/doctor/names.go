@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/names"
-	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/operator/agent/resolver"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
@@ -30,7 +29,7 @@ var (
 func checkNames(ctx context.Context, s *subject) (list []Finding, err error) {
 	called, err := names.List(names.Called)
 	listed, err2 := names.List(names.Listed)
-	listed = slices.DeleteFunc(listed, func(r *names.Record) bool { return !hasNames(r) })
+	listed = slices.DeleteFunc(listed, func(r *names.Record) bool { return !resolver.ListsOf(r).HasNames() })
 	seen := map[netip.AddrPort]bool{}
 	for _, r := range append(called, listed...) {
 		for _, g := range r.Gateways {
@@ -56,18 +55,6 @@ func checkNames(ctx context.Context, s *subject) (list []Finding, err error) {
 		}
 	}
 	return list, errors.Join(err, err2)
-}
-
-// hasNames reports whether a name is on the lists of a record.
-func hasNames(r *names.Record) bool {
-	for _, l := range r.Lists {
-		for _, text := range slices.Concat(l.Allow, l.Deny) {
-			if e, err := reach.Parse(text); err == nil && e.Name != "" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // startAgent returns the command that has the agent answer for names.

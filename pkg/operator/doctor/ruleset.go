@@ -12,8 +12,7 @@ import (
 // ruleset is what the checks need of the packet filter. It is read over netlink, and of iptables-legacy by its program.
 type ruleset struct {
 	drops     []forwardChain
-	added     []addedRule // to the tables of lists
-	kubeProxy bool        // rules of Kubernetes' Services are there
+	kubeProxy bool // rules of Kubernetes' Services are there
 }
 
 // forwardChain is a base chain at hook forward that drops what no rule accepts.
@@ -65,9 +64,6 @@ func (r *ruleset) readChains(conn *nftables.Conn) error {
 	for _, c := range chains {
 		if c.Name == "KUBE-SERVICES" || c.Table.Name == "kube-proxy" {
 			r.kubeProxy = true
-		}
-		if hasLists(c.Table) {
-			err = errors.Join(err, r.readAdded(conn, c))
 		}
 		drops := c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 		if !drops || c.Table.Family == nftables.TableFamilyBridge || c.Table.Name == "firewalld" {

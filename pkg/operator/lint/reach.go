@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
@@ -13,6 +14,12 @@ var (
 	entryTwice = codes.Declare(finding.Code{Name: "entry-contained", Severity: finding.Warning,
 		Meaning: "An entry of a list is in another one, or there twice: it does nothing.",
 		Remedy:  "one of the two left out"})
+	entryDenied = codes.Declare(finding.Code{Name: "entry-denied", Severity: finding.Warning,
+		Meaning: "All of an entry of `allow` is closed by an entry of `deny`: it opens nothing.",
+		Remedy:  "one of the two left out"})
+	entryForDNS = codes.Declare(finding.Code{Name: "entry-for-dns", Severity: finding.Warning,
+		Meaning: "An entry opens port 53, and the list has names: whatever the container asks of port 53 goes to the agent, so nothing leaves by the entry.",
+		Remedy:  "no entry, or one with the other ports that are meant"})
 	listsTwice = codes.Declare(finding.Code{Name: "lists-twice", Severity: finding.Error,
 		Meaning: "Two plugins of the network have lists of what containers may reach: those of the last one count, and all others do nothing.",
 		Remedy:  "all entries in one plugin"})
@@ -43,7 +50,9 @@ func (f *file) checkReach(p *part) {
 		}
 	}
 	lists := reach.Lists{Closed: p.get("allow") != nil || p.isOn("internal")}
-	lists.Allow, lists.Deny = f.entries(p, "allow"), f.entries(p, "deny")
+	allow, deny := f.entries(p, "allow"), f.entries(p, "deny")
+	lists.Allow, lists.Deny = entriesOf(allow), entriesOf(deny)
+	f.checkAllow(allow, lists)
 	if lists.Closed {
 		for _, q := range all {
 			if q.ipam != nil && q.ipam.facts.RenewsInside {
@@ -67,8 +76,24 @@ func (p *part) setsMAC() *member {
 	return nil
 }
 
-// checkServers looks whether containers reach the DNS servers that they are given: the network's own, and the gateways if containers have names.
+// checkAllow looks for entries that open nothing.
+func (f *file) checkAllow(allow []entry, lists reach.Lists) {
+	for _, e := range allow {
+		if i := slices.IndexFunc(lists.Deny, func(d reach.Entry) bool { return d.Has(e.Entry) }); i >= 0 {
+			f.report(entryDenied, e.at, "", nil, "%s opens nothing: %s of \"deny\" closes all of it", e, lists.Deny[i])
+		}
+		if p := e.Ports; p.First == names.Port && p.Last == names.Port && lists.HasNames() {
+			f.report(entryForDNS, e.at, "", nil, "nothing leaves by %s: the list has names, so the agent gets all that the container asks of port 53, and asks the node's DNS servers for the names of the list", e)
+		}
+	}
+}
+
+// checkServers looks whether containers reach the DNS servers that they are given: the network's own, and the gateways if containers have names. Where the
+// agent gets all questions they need none.
 func (f *file) checkServers(p *part, lists reach.Lists) {
+	if lists.HasNames() || p.isOn("internal") {
+		return
+	}
 	isClosed := func(addr netip.Addr) bool { return !lists.Permits(addr, reach.UDP, 53) }
 	closed := func(at span, addr netip.Addr, why string) {
 		entry := netip.AddrPortFrom(addr, 53).String()
@@ -83,7 +108,7 @@ func (f *file) checkServers(p *part, lists reach.Lists) {
 			}
 		}
 		servers := q.get("dns").get("nameservers")
-		if servers == nil || p.isOn("internal") || lists.Closed && len(lists.Allow) == 0 {
+		if servers == nil || lists.Closed && len(lists.Allow) == 0 {
 			continue // nobody wants names from outside there
 		}
 		for _, s := range servers.items {
@@ -123,8 +148,21 @@ func (f *file) gateways() (list []netip.Addr) {
 	return list
 }
 
+// entry is one of a list, and where it is written.
+type entry struct {
+	reach.Entry
+	at span
+}
+
+func entriesOf(entries []entry) (list []reach.Entry) {
+	for _, e := range entries {
+		list = append(list, e.Entry)
+	}
+	return list
+}
+
 // entries returns those of a list that can be read, and looks at each.
-func (f *file) entries(p *part, key string) (list []reach.Entry) {
+func (f *file) entries(p *part, key string) (list []entry) {
 	v := p.get(key)
 	if v == nil {
 		return nil
@@ -135,12 +173,12 @@ func (f *file) entries(p *part, key string) (list []reach.Entry) {
 			continue // which is an error of the plugin's
 		}
 		for _, other := range list {
-			if other.Has(e) || e.Has(other) {
+			if other.Has(e) || e.Has(other.Entry) {
 				f.report(entryTwice, item.span, "", nil, "%s and %s: the one is in the other", e, other)
 				break
 			}
 		}
-		list = append(list, e)
+		list = append(list, entry{e, item.span})
 	}
 	return list
 }

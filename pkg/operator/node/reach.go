@@ -3,7 +3,10 @@ package node
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 )
 
 // Reach is what a container may reach, as lists have it.
@@ -50,6 +53,23 @@ func (r Reach) Refusals() string { return fmt.Sprintf("%d packets", r.Refused) }
 func ReadReach(text []byte) *Reach {
 	r := &Reach{}
 	_ = json.Unmarshal(text, r) // an ADD has taken it, or it is of another form
-	r.Container, r.Refused = nil, 0
+	r.Container, r.Refused, r.Deny = nil, 0, asEnforced(r.Deny)
+	if r.Allow != nil {
+		*r.Allow = asEnforced(*r.Allow)
+	}
 	return r
+}
+
+// asEnforced returns entries in the one spelling that each has, in their order and each once.
+func asEnforced(texts []string) []string {
+	list := texts[:0]
+	for _, text := range texts {
+		if e, err := reach.Parse(text); err == nil {
+			text = e.String()
+		}
+		if !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -31,10 +32,10 @@ func parse(o *conf.Object) (*config, error) {
 		o.Fail("allow", "to be left out with internal, which says what is open", "both")
 	}
 	for _, part := range []*conf.Object{o, o.Object("runtimeConfig").Object("egress")} {
-		if part.Has("allow") || part.Has("deny") {
-			c.texts = append(c.texts, names.ReadLists(part))
-		}
 		lists := readLists(part)
+		if part.Has("allow") || part.Has("deny") {
+			c.texts = append(c.texts, names.Lists{Closed: lists.Closed, Allow: textsOf(lists.Allow), Deny: textsOf(lists.Deny)})
+		}
 		c.lists, c.hasNames = c.lists.And(lists), c.hasNames || lists.HasNames()
 	}
 	switch backend {
@@ -45,6 +46,8 @@ func parse(o *conf.Object) (*config, error) {
 	switch err := o.Err(); {
 	case err != nil:
 		return nil, err
+	case !c.lists.Closed && c.hasNames && c.internal:
+		return nil, plugin.ConfigError("leave the names out: nothing outside is open", `"deny" has a name, and with "internal" no name leads anywhere`)
 	case !c.lists.Closed && c.hasNames:
 		return nil, plugin.ConfigError(`list the addresses, or give "allow", so that all is closed that no name on it opens`,
 			`"deny" has a name, but what that leads to stays open: there is no "allow"`)
@@ -58,6 +61,15 @@ func parse(o *conf.Object) (*config, error) {
 // readLists reads the lists of an object.
 func readLists(o *conf.Object) reach.Lists {
 	return reach.Lists{Closed: o.Has("allow"), Allow: readEntries(o, "allow"), Deny: readEntries(o, "deny")}
+}
+
+// textsOf returns entries as they are written down, whatever their order and spelling in the configuration.
+func textsOf(entries []reach.Entry) (list []string) {
+	for _, e := range entries {
+		list = append(list, e.String())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func readEntries(o *conf.Object, key string) (list []reach.Entry) {

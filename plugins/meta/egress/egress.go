@@ -70,7 +70,12 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	m.Mend(e.Check(ctx, r), "judge what the container sends", func() error { return e.repair(ctx, r) })
+	found := e.Check(ctx, r)
+	if found != nil && e.HasOther(r) {
+		found = plugin.Errorf("if the network was edited since ADD, start the container again: it keeps the lists that it was attached with, and `cnictl repair` puts back those",
+			"%s has other lists than its network by now", r.Key)
+	}
+	m.Mend(found, "judge what the container sends", func() error { return e.repair(ctx, r) })
 	if e.record != nil {
 		return e.record.Mend(m)
 	}

@@ -38,9 +38,28 @@ type opened map[netip.Addr]time.Time
 // opener changes the packet filter for all answers that wait, at one time, and leaves it alone for as long as that took: whoever changes it has all others on
 // the node wait.
 type opener struct {
+	filter filter
+
 	mu   sync.Mutex
 	next *batch // of those who wait; nil if nobody does
 	busy bool
+}
+
+// filter is where addresses are opened, all or none.
+type filter interface {
+	open(openings []nft.Opening) error
+}
+
+// nfTables are those of the node.
+type nfTables struct{}
+
+func (nfTables) open(openings []nft.Opening) error {
+	c, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.OpenByName(openings)
 }
 
 // batch is what is opened together.
@@ -79,14 +98,14 @@ func (o *opener) work() {
 		}
 		o.mu.Unlock()
 		began := time.Now()
-		b.work()
+		b.open(o.filter)
 		close(b.done)
 		<-time.After(time.Since(began))
 	}
 }
 
-func (b *batch) work() {
-	if openAll(b.openings) == nil {
+func (b *batch) open(f filter) {
+	if f.open(b.openings) == nil {
 		return
 	}
 	lists := map[string][]nft.Opening{} // one that is gone must not keep others from being opened
@@ -94,15 +113,6 @@ func (b *batch) work() {
 		lists[o.List] = append(lists[o.List], o)
 	}
 	for list, openings := range lists {
-		b.errs[list] = openAll(openings)
+		b.errs[list] = f.open(openings)
 	}
-}
-
-func openAll(openings []nft.Opening) error {
-	c, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.OpenByName(openings)
 }

@@ -49,7 +49,7 @@ type Resolver struct {
 func newResolver(log *slog.Logger) *Resolver {
 	r := &Resolver{
 		log: log, places: map[netip.AddrPort]*place{}, said: said{log: log}, figures: newFigures(),
-		forwards: shares{most: mostForwarded, mostOf: mostForwardedOf}, streams: shares{most: mostConnections, mostOf: mostConnectionsOf},
+		opener: opener{filter: nfTables{}}, forwards: shares{most: mostForwarded, mostOf: mostForwardedOf}, streams: shares{most: mostConnections, mostOf: mostConnectionsOf},
 	}
 	r.upstream.isOwn = r.listensAt
 	return r

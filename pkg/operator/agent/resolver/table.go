@@ -84,7 +84,7 @@ func (t *table) put(file string, r *names.Record) {
 	}
 	t.files[file] = r
 	if r.List != "" {
-		t.lists[r], t.open[r] = listsOf(r), opened{}
+		t.lists[r], t.open[r] = ListsOf(r), opened{}
 	}
 	for _, e := range entriesOf(r) {
 		t.index[e] = append(t.index[e], r)
@@ -100,8 +100,8 @@ func (t *table) load(dir, file string) {
 	t.put(file, r)
 }
 
-// listsOf returns what all of a record's lists let pass. An entry that can't be read opens nothing, and closes everything if it is one of Deny.
-func listsOf(r *names.Record) (all reach.Lists) {
+// ListsOf returns what all of a record's lists let pass. An entry that can't be read opens nothing, and closes everything if it is one of Deny.
+func ListsOf(r *names.Record) (all reach.Lists) {
 	for _, texts := range r.Lists {
 		part := reach.Lists{Closed: texts.Closed}
 		for _, text := range texts.Allow {

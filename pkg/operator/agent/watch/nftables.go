@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
 // watchNFTables hears of the changes of nf_tables in our namespace.
@@ -81,11 +82,7 @@ func (t *transaction) read(m message) {
 	case unix.NFT_MSG_NEWGEN:
 		t.end(m.data)
 		return
-	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
-	case unix.NFT_MSG_NEWRULE:
-		if len(t.tables) == 0 && !t.watch.hasRules() {
-			return // there is nothing that it could put back
-		}
+	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM, unix.NFT_MSG_NEWRULE:
 	default:
 		return
 	}
@@ -93,6 +90,7 @@ func (t *transaction) read(m message) {
 	switch {
 	case ownTables[table]:
 		t.readOwn(kind, table, m.data)
+	case kind == unix.NFT_MSG_NEWRULE && len(t.tables) == 0 && !t.watch.hasRules(): // there is nothing that it could put back
 	case iptablesTables[table]:
 		t.readIPTables(kind, table, m.data)
 	case kind == unix.NFT_MSG_DELTABLE && referenceTables[table]:
@@ -109,6 +107,10 @@ func (t *transaction) readOwn(kind uint16, table string, data []byte) {
 		t.add(table, "chain "+harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_CHAIN_NAME)))+" of table "+table+" was deleted")
 	case unix.NFT_MSG_DELRULE:
 		t.add(table, "rules of chain "+harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_RULE_CHAIN)))+" of table "+table+" were deleted")
+	case unix.NFT_MSG_NEWRULE:
+		if listTables[table] { // where each may open what lists close
+			t.add(table, "rules were added to chain "+harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_RULE_CHAIN)))+" of table "+table)
+		}
 	case unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
 		name := harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_SET_NAME))) // has the same number in elements
 		t.add(table, "elements of set "+name+" of table "+table+" were deleted")
@@ -150,6 +152,7 @@ func (t *transaction) end(data []byte) {
 // Changes inside tables of the reference plugins are those plugins' business.
 var (
 	ownTables       = setOf(netfilter.OwnTables())
+	listTables      = setOf([]nftables.Table{nft.Judging.Table, nft.GuardingPorts.Table})
 	iptablesTables  = setOf(netfilter.IPTablesTables())
 	referenceTables = setOf(netfilter.ReferenceTables())
 )

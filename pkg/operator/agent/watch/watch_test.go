@@ -94,6 +94,8 @@ func TestHits(t *testing.T) {
 		filter("nftables", "nft flush table inet cnibox", "of table inet cnibox were deleted", "nft (pid "),
 		filter("nftables", "nft flush chain inet cnibox dnat_v1", "rules of chain dnat_v1 of table inet cnibox were deleted", "nft (pid "),
 		filter("nftables", "nft flush map inet cnibox owners_v1", "elements of set owners_v1 of table inet cnibox were deleted", "nft (pid "),
+		filter("nftables", "nft add table inet cnibox-egress; nft add chain inet cnibox-egress judge_v1; nft add rule inet cnibox-egress judge_v1 accept",
+			"rules were added to chain judge_v1 of table inet cnibox-egress", "nft (pid "),
 		filter("iptables", "iptables -t nat -F", iptablesHit+"nat", "iptables (pid "),
 		filter("iptables", "iptables -t nat -F POSTROUTING", iptablesHit+"nat", "iptables (pid "),
 		filter("iptables", "iptables -t nat -F CNI-HOSTPORT-DNAT", iptablesHit+"nat", "iptables (pid "),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"syscall"
 )
 
 // Loss is where a packet was lost, and why as far as that is easy to know.
@@ -43,6 +44,9 @@ func (w *subject) locate(t *Test, seen *traces) *Loss {
 	var said refusal
 	if errors.As(t.err, &said) {
 		return &Loss{Packet: answerPacket, Reason: said.Error()}
+	}
+	if t.asksAgent && errors.Is(t.err, syscall.ECONNREFUSED) {
+		return &Loss{Packet: requestPacket, Reason: "no agent answers: containers reach nothing by the names on their lists", Remedy: "systemctl enable --now cnibox-agent, or cnictl agent --dns"}
 	}
 	way, found := w.way(t), seen.trailOf(t)
 	if astray := stray(t, found); astray != "" {

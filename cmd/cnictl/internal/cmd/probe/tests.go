@@ -17,18 +17,19 @@ const (
 
 // attempt is how a test is tried.
 type attempt struct {
-	protocol protocol
-	from     *Container // nil: the host
-	reached  *Container // who answers; nil: the host, or somebody outside
-	target   netip.AddrPort
-	size     int    // of the whole packet, which is not to be fragmented; 0: a small one
-	asksName bool   // of a name server
-	name     string // that it has to know; "": it has to answer
-	question []byte // what is sent
-	answer   []byte // a part of what is answered
-	source   uint16 // the port of the host from which it asks by TCP
-	err      error  // why it failed, as far as the kernel said
-	lost     *Loss  // what a trace said of it
+	protocol  protocol
+	from      *Container // nil: the host
+	reached   *Container // who answers; nil: the host, or somebody outside
+	target    netip.AddrPort
+	size      int    // of the whole packet, which is not to be fragmented; 0: a small one
+	asksName  bool   // of a name server
+	asksAgent bool   // whichever server it asks, as the container has names on its lists
+	name      string // that it has to know; "": it has to answer
+	question  []byte // what is sent
+	answer    []byte // a part of what is answered
+	source    uint16 // the port of the host from which it asks by TCP
+	err       error  // why it failed, as far as the kernel said
+	lost      *Loss  // what a trace said of it
 }
 
 // tests returns what to try, family by family.
@@ -171,9 +172,12 @@ func (w *subject) largest(f family, targets []netip.AddrPort) (all []*Test) {
 }
 
 func (w *subject) names(f family, o Options) (all []*Test) {
-	servers := w.a.Servers
-	if o.Servers != nil {
+	servers, asksAgent := w.a.Servers, w.hasNamesOnLists()
+	switch {
+	case o.Servers != nil:
 		servers = o.Servers
+	case servers == nil && asksAgent:
+		servers = w.a.Gateways
 	}
 	if servers == nil {
 		return []*Test{notTried("names", "not tried: the network names no servers; name some with --dns")}
@@ -181,7 +185,7 @@ func (w *subject) names(f family, o Options) (all []*Test) {
 	const domain = 53
 	for _, server := range servers {
 		if f.has(server) {
-			t := newTest(fmt.Sprintf("names, by %s", server), attempt{protocol: udp, from: w.a, asksName: true, name: o.Name}, server, domain)
+			t := newTest(fmt.Sprintf("names, by %s", server), attempt{protocol: udp, from: w.a, asksName: true, asksAgent: asksAgent, name: o.Name}, server, domain)
 			t.question, t.answer = query(o.Name)
 			all = append(all, t)
 		}

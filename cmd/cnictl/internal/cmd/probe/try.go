@@ -88,9 +88,9 @@ func (t *Test) tryTCP(ctx context.Context) error {
 func (t *Test) ask(ctx context.Context, conn net.Conn, question []byte) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
+	const patience = 400 * time.Millisecond
 	for {
 		if t.protocol != tcp {
-			const patience = 400 * time.Millisecond
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
 		}
 		var answer []byte
@@ -104,6 +104,12 @@ func (t *Test) ask(ctx context.Context, conn net.Conn, question []byte) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, os.ErrDeadlineExceeded):
+		case t.asksAgent && errors.Is(err, syscall.ECONNREFUSED): // which may not have heard of the container yet
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(patience):
+			}
 		case errors.Is(err, syscall.EMSGSIZE) && t.size == 0: // about the largest packet, which sockets for ICMP with the same target hear of, too
 		default:
 			return err
