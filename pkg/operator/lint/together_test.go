@@ -43,6 +43,22 @@ func TestTogether(t *testing.T) {
 		{"nothing in common", map[string]string{"10-a.conflist": named("a", routed("bridge", "10.1.0.0/24", "")), "20-b.conflist": named("b", `{"type": "ptp", `+ipam+`}`)},
 			[]string{"20-b.conflist:1 sorts-behind", "20-b.conflist:3 subnets-overlap"}},
 		{"macvlans on one segment", map[string]string{"10-a.conflist": named("a", `{"type": "macvlan", `+ipam+`}`), "20-b.conflist": named("b", `{"type": "ipvlan", `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind", "20-b.conflist:3 range-shared"}},
+		{"one master", map[string]string{"10-a.conflist": named("a", `{"type": "macvlan", "master": "eth0", `+ipam+`}`), "20-b.conflist": named("b", `{"type": "macvlan", "master": "eth0", `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind", "20-b.conflist:3 range-shared"}},
+		{"two masters", map[string]string{"10-a.conflist": named("a", `{"type": "macvlan", "master": "eth0", `+ipam+`}`), "20-b.conflist": named("b", `{"type": "macvlan", "master": "eth1", `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind"}},
+		{"one master, inside of containers", map[string]string{"10-a.conflist": named("a", `{"type": "macvlan", "linkInContainer": true, "master": "eth0", `+ipam+`}`), "20-b.conflist": named("b", `{"type": "macvlan", "linkInContainer": true, "master": "eth0", `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind"}},
+		{"two VLANs of one master", map[string]string{"10-a.conflist": named("a", `{"type": "vlan", "master": "eth0", "vlanId": 5, `+ipam+`}`), "20-b.conflist": named("b", `{"type": "vlan", "master": "eth0", "vlanId": 6, `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind"}},
+		{"one VLAN of one master", map[string]string{"10-a.conflist": named("a", `{"type": "vlan", "master": "eth0", "vlanId": 5, `+ipam+`}`), "20-b.conflist": named("b", `{"type": "vlan", "master": "eth0", "vlanId": 5, `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind", "20-b.conflist:3 range-shared"}},
+		{"one master, each with a part", map[string]string{"10-a.conflist": named("a", `{"type": "macvlan", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.99"}}`), "20-b.conflist": named("b", `{"type": "macvlan", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.100"}}`)},
+			[]string{"20-b.conflist:1 sorts-behind"}},
+		{"one bridge without a gateway", map[string]string{"10-a.conflist": named("a", `{"type": "bridge", `+ipam+`}`), "20-b.conflist": named("b", `{"type": "bridge", "bridge": "cni0", `+ipam+`}`)},
+			[]string{"20-b.conflist:1 sorts-behind", "20-b.conflist:3 range-shared"}},
+		{"two VLANs of one bridge", map[string]string{"10-a.conflist": named("a", `{"type": "bridge", "vlan": 5, `+ipam+`}`), "20-b.conflist": named("b", `{"type": "bridge", "vlan": 6, `+ipam+`}`)},
 			[]string{"20-b.conflist:1 sorts-behind"}},
 		{"one bridge, each with a part", map[string]string{"10-a.conflist": named("a", routed("bridge", "10.1.0.0/24", `, "rangeEnd": "10.1.0.99"`)), "20-b.conflist": named("b", routed("bridge", "10.1.0.0/24", `, "rangeStart": "10.1.0.100"`))},
 			[]string{"20-b.conflist:1 sorts-behind"}},
@@ -91,21 +107,26 @@ func TestNode(t *testing.T) {
 		Routes:   []lint.Route{{To: netip.MustParsePrefix("10.9.0.0/16"), Link: "tun0"}, {To: netip.MustParsePrefix("10.1.0.0/24"), Link: "cni0"}},
 		Networks: []lint.Input{{Name: "/etc/cni/net.d/10-old.conflist", Text: []byte(named("old", routed("bridge", "10.5.0.0/24", "")))}},
 	}
+	node.IPv6Off = func(link string) string { return map[string]string{"off0": "net/ipv6/conf/off0/disable_ipv6"}[link] }
 	o := options
 	o.Node = node
 	for text, want := range map[string][]string{
 		bridge: nil,
-		`{"type": "macvlan", "master": "eth0", "mtu": 1500, "acceptRA": true}`: {"only-cnibox"},
-		`{"type": "macvlan", "master": "eth0", "mtu": 1501}`:                   {"mtu-above-master"},
-		`{"type": "macvlan", "master": "eth1"}`:                                {"master-missing"},
-		`{"type": "macvlan", "master": "eth1", "linkInContainer": true}`:       nil,
-		`{"type": "dummy", ` + ipam + `}`:                                      {"plugin-not-installed"},
-		`{"type": "bridge", "disableContainerInterface": false}`:               nil,
-		`{"type": "bridge", "portIsolation": false}`:                           {"plugin-older"},
-		`{"type": "bridge", "acceptRA": false}`:                                {"only-cnibox", "plugin-older"},
-		routed("bridge", "10.9.1.0/24", ""):                                    {"bridge-shared", "route-overlap"},
-		routed("bridge", "10.5.0.0/24", ""):                                    {"subnets-overlap"},
-		routed("bridge", "10.1.0.0/24", ""):                                    {"bridge-shared"}, // its own bridge's route is no clash
+		`{"type": "macvlan", "master": "eth0", "mtu": 1500, "acceptRA": true}`:                                              {"only-cnibox"},
+		`{"type": "macvlan", "master": "eth0", "mtu": 1501}`:                                                                {"mtu-above-master"},
+		`{"type": "macvlan", "master": "eth1"}`:                                                                             {"master-missing"},
+		`{"type": "macvlan", "master": "eth1", "linkInContainer": true}`:                                                    nil,
+		`{"type": "dummy", ` + ipam + `}`:                                                                                   {"plugin-not-installed"},
+		`{"type": "bridge", "disableContainerInterface": false}`:                                                            nil,
+		`{"type": "bridge", "portIsolation": false}`:                                                                        {"plugin-older"},
+		`{"type": "bridge", "acceptRA": false}`:                                                                             {"only-cnibox", "plugin-older"},
+		`{"type": "bridge", "bridge": "off0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "fd00::/64"}}`:    {"ipv6-off"},
+		`{"type": "bridge", "bridge": "on0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "fd00::/64"}}`:     nil,
+		`{"type": "bridge", "bridge": "off0", "ipam": {"type": "host-local", "subnet": "fd00::/64"}}`:                       nil,
+		`{"type": "bridge", "bridge": "off0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.77.0.0/24"}}`: nil,
+		routed("bridge", "10.9.1.0/24", ""):                                                                                 {"bridge-shared", "route-overlap"},
+		routed("bridge", "10.5.0.0/24", ""):                                                                                 {"subnets-overlap"},
+		routed("bridge", "10.1.0.0/24", ""):                                                                                 {"bridge-shared"}, // its own bridge's route is no clash
 	} {
 		var got []string
 		for _, f := range lint.Text("a.conflist", []byte(named("new", text)), o) {
