@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 )
 
@@ -37,7 +38,9 @@ func checkForeign(_ context.Context, s *subject) (list []Finding, err error) {
 	var taken []string
 	if takes["ManageForeignRoutes"] {
 		for _, l := range s.Links() {
-			is := func(r netlink.Route) bool { return r.LinkIndex == l.Link.Attrs().Index && isForeign(int(r.Protocol)) }
+			is := func(r netlink.Route) bool {
+				return r.LinkIndex == l.Link.Attrs().Index && !node.IsDefault(r) && isForeign(int(r.Protocol))
+			}
 			if n := countOf(s.routes, is); n > 0 && s.isNetworkds(l.Name, l.Kind) {
 				taken = append(taken, fmt.Sprintf("%s by %s", count(n, "route", "routes"), l.Name))
 			}

@@ -13,14 +13,18 @@ var ipv6Off = codes.Declare(finding.Code{Name: "ipv6-off", Severity: finding.Err
 
 // checkIPv6 looks whether the gateways of networks with IPv6 can have their addresses.
 func checkIPv6(_ context.Context, s *subject) (list []Finding, err error) {
+	const forNew = "net/ipv6/conf/default/disable_ipv6"
 	for _, n := range s.networks {
 		_, v6 := n.families()
 		why := s.IPv6Off(n.gatewayLink())
 		if !n.isRouted() || !v6 || why == "" {
 			continue
 		}
-		remedy := finding.Steps(set("net/ipv6/conf/default/disable_ipv6", "0"), set(why, "0"),
-			finding.Say("and the first of the two in a file of /etc/sysctl.d; or take IPv6 out of the ranges of network %s, in %s", n.Name, n.File))
+		remedy := set(forNew, "0")
+		if why != forNew {
+			remedy = finding.Steps(remedy, set(why, "0"))
+		}
+		remedy = finding.Steps(remedy, finding.Say("and %s = 0 in a file of /etc/sysctl.d; or take IPv6 out of the ranges of network %s, in %s", dotted(forNew), n.Name, n.File))
 		if why == node.NoIPv6 {
 			remedy = finding.Say("boot without ipv6.disable=1, or take IPv6 out of the ranges of network %s, in %s", n.Name, n.File)
 		}

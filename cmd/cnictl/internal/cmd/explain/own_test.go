@@ -25,7 +25,9 @@ func TestOwn(t *testing.T) {
 		if err := os.WriteFile("own.tsv", []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	} else if want != ownTSV {
+		return // the one that was there is what is compiled in
+	}
+	if want != ownTSV {
 		t.Error("own.tsv is not what the source has: make messages")
 	}
 	n := 0
