@@ -22,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-many bench-egress bench-dns bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
+.PHONY: help build cni-conformance schemas messages demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-many bench-egress bench-dns bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -172,6 +172,9 @@ test-egress: setup ## 2,000 random lists of egress, and 40,000 packets, against 
 
 schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare
 	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update
+
+messages: ## write what cnictl explain knows of cnibox's own messages, from the source
+	go test -count=1 ./cmd/cnictl/internal/cmd/explain -run '^TestOwn$$' -args -update
 
 lint: ## gofmt, go vet, staticcheck, and a compiler for 32 bits
 	@test -z "$$(gofmt -l cmd pkg plugins scripts test)" || { gofmt -l cmd pkg plugins scripts test; echo "run gofmt -w on these"; exit 1; }

@@ -51,7 +51,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	detach.Serve()
 	tap.ServeLabelled()
-	os.Exit(ui.Execute(newRoot(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(ui.Execute(newRoot(), explain.Sentences(os.Args[1:]), os.Stdout, os.Stderr))
 }
 
 func newRoot() *cobra.Command {

@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -23,9 +25,25 @@ func AddAddress(r *plugin.Request, l netlink.Link, gateway netip.Prefix) error {
 	if gateway.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD
 	}
-	err := r.Links().AddrAdd(l, address)
+	err := withoutIPv6(r.Links().AddrAdd(l, address), l, gateway)
 	if err == nil && gateway.Addr().Is6() && r.Command != plugin.Add {
 		err = restoreLinkLocal(r, l)
+	}
+	return err
+}
+
+// withoutIPv6 says in the kernel's refusal of an address what has to be switched on for it. That is the administrator's to decide: the host itself
+// may be meant to have no IPv6.
+func withoutIPv6(err error, l netlink.Link, gateway netip.Prefix) error {
+	const takeOut = ", or take IPv6 out of the network's ranges"
+	switch {
+	case gateway.Addr().Is4():
+	case errors.Is(err, unix.EACCES):
+		own := "net.ipv6.conf." + strings.ReplaceAll(l.Attrs().Name, ".", "/") + ".disable_ipv6=0"
+		return plugin.CodeErrorf(types.ErrInvalidNetworkConfig, "`sysctl -w net.ipv6.conf.default.disable_ipv6=0 "+own+"`, and the first of the two in a file of /etc/sysctl.d"+takeOut,
+			"IPv6 is off on %s of the host: %w", l.Attrs().Name, err)
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT):
+		return plugin.CodeErrorf(types.ErrInvalidNetworkConfig, "boot the host without ipv6.disable=1 on the kernel's command line"+takeOut, "the kernel of the host has no IPv6: %w", err)
 	}
 	return err
 }

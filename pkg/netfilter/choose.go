@@ -213,11 +213,12 @@ func (t Feature) Available(w Wish) error {
 		return err
 	}
 	defer conn.Close()
+	lacks := conn.Available(t.elements.Purpose)
 	if c.Backend == NFTables {
-		err = conn.Available(t.elements.Purpose)
+		err = lacks
 	}
 	if c.Backend == IPTables || c.giveWay(err) {
-		err = b.Available()
+		err = b.Available(plugin.IsMissingFeature(lacks))
 	}
 	err = c.withReason(err)
 	if w.NFTables != "" {

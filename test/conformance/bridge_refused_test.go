@@ -45,6 +45,9 @@ func bridgeRefusals() []row {
 	)
 }
 
+// withoutSysctl is what the reference plugins say of an address of IPv6 where that is switched off.
+const withoutSysctl = "its error has code 999, and names no sysctl"
+
 // bridgeFailures is what ADD finds out on its way.
 func bridgeFailures() []row {
 	return append(bridgeMain.failures([]refusal{
@@ -56,6 +59,16 @@ func bridgeFailures() []row {
 			keys:    []string{"enabledad", "true", "ipam", fixedIPs("fd00:44::7/64 fd00:44::1")},
 			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", fixedIPs("fd00:44::7/64"))), "first") }},
 	}),
+		row{name: "with IPv6 switched off on the host, ADD names the sysctls that switch it on, and changes nothing", differs: withoutSysctl, test: func(l *lab) {
+			l.warm(conf(lan))
+			l.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1 net.ipv6.conf.lan0.disable_ipv6=1")
+			web := l.pod("web")
+			l.undoes(web, conf(lan), "net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.lan0.disable_ipv6=0")
+			l.code(web.add(conf(lan)), 7, "IPv6 is off on lan0 of the host")
+			l.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=0 net.ipv6.conf.lan0.disable_ipv6=0")
+			l.must(web.add(conf(lan)))
+			web.pings("fd00:44::1")
+		}},
 		row{name: "a second ADD without ipam is refused, and changes nothing", test: func(l *lab) {
 			c := l.attach(conf(layer2), "web")
 			l.refuses(c, conf(layer2), "eth0")

@@ -20,6 +20,16 @@ var portmapLocalnetRows = []row{
 		l.backend = "iptables"
 		insideKeptOut(l)
 	}},
+	{name: "containers do not reach what the node serves on 127.0.0.1, where iptables wants nf_tables, the kernel has none, and iptables-legacy is beside it",
+		differs: "it runs iptables by its plain name alone, which fails", test: func(l *lab) {
+			l.backend = "iptables"
+			l.host.UseIPTablesInVain(l)
+			insideKeptOut(l)
+			c := l.attach(published(l), "third", ports("8082:80/tcp"))
+			l.must(c.check())
+			l.run("iptables-legacy -t raw -F")
+			l.refused(c.check(), "127.0.0.1")
+		}},
 	{name: "containers do not reach a port that is published on 127.0.0.1", differs: localnetOpen, test: func(l *lab) {
 		publish(l, published(l), "web", "127.0.0.1:8080:80/tcp", "8081:80/tcp")
 		peer := l.attach(published(l), "peer")

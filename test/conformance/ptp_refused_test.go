@@ -21,6 +21,14 @@ func ptpFailures() []row {
 		{name: "a lease file that can't be written", keys: []string{"ipam", `{"type":"host-local","dataDir":"/run/nodir","subnet":"10.44.0.0/24"}`},
 			prepare: func(l *lab, _ *container) { l.write("/run/nodir", "no directory") }},
 	}),
+		row{name: "with IPv6 switched off on the host, ADD names the sysctl that switches it on, and changes nothing", differs: withoutSysctl, test: func(l *lab) {
+			l.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1")
+			web := l.pod("web")
+			l.undoes(web, conf(ptp), "net.ipv6.conf.default.disable_ipv6=0")
+			l.code(web.add(conf(ptp)), 7, "IPv6 is off")
+			l.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=0")
+			l.must(web.add(conf(ptp)))
+		}},
 		row{name: "after an ADD that can't set a sysctl all is as before", test: func(l *lab) {
 			n := l.fixedPtp(ptpIPv4Address)
 			web := l.pod("web")

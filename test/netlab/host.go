@@ -65,6 +65,24 @@ func (h *Host) UseIPTables(t testing.TB, flavour string) {
 	h.path = dir + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
 
+// UseIPTablesInVain has them find, by the plain names and those of iptables-nft, programs that say what iptables-nft says under a kernel without
+// nf_tables. It returns the directory of those.
+func (h *Host) UseIPTablesInVain(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, name := range []string{"", "-save", "-restore", "-nft", "-nft-save", "-nft-restore"} {
+			script := "#!/bin/sh\nname='" + family + name + " v1.8.11 (nf_tables)'\n[ \"$1\" != --version ] || { echo \"$name\"; exit; }\n" +
+				"echo \"$name: Could not fetch rule set generation id: Invalid argument\" >&2; exit 4\n"
+			if err := os.WriteFile(filepath.Join(dir, family+name), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h.path = dir + string(filepath.ListSeparator) + os.Getenv("PATH")
+	return dir
+}
+
 // Path returns the PATH of the Host's plugins.
 func (h *Host) Path() string { return h.path }
 

@@ -12,6 +12,7 @@ var falseAlarms = []struct {
 	name   string
 	config string // of the network demo, in place of demo
 	pods   []string
+	before func(*clinic)
 	script string
 }{
 	{name: "forwarding is off, and nothing needs it yet", config: routed, script: ":"},
@@ -35,6 +36,23 @@ var falseAlarms = []struct {
 		config: strings.Replace(demo, `"10.88.0.0/24"}], [{"subnet": "fd00:88::/64"`, `"10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"`, 1)},
 	{name: "somebody else's IPAM plugin", config: `{"cniVersion": "1.0.0", "name": "demo", "plugins": [{"type": "bridge", "ipam": {"type": "whereabouts"}}]}`,
 		script: `printf '#!/bin/sh\nexit 1\n' >/opt/cni/bin/whereabouts; chmod +x /opt/cni/bin/whereabouts`},
+	{name: "forwarding is off in a file of sysctl.d, and on in a later one", pods: []string{"web"},
+		script: "mkdir -p /etc/sysctl.d; echo net.ipv4.ip_forward=0 >/etc/sysctl.d/10-a.conf; echo net.ipv4.ip_forward = 1 >/etc/sysctl.d/20-b.conf"},
+	{name: "forwarding is off in a file of sysctl.d that another one hides", pods: []string{"web"},
+		script: "mkdir -p /etc/sysctl.d /run/sysctl.d; echo net.ipv4.ip_forward=0 >/run/sysctl.d/10-a.conf; ln -s /dev/null /etc/sysctl.d/10-a.conf"},
+	{name: "forwarding is off in a file of sysctl.d, and no network needs it", config: bridged, script: "mkdir -p /etc/sysctl.d; echo net.ipv4.ip_forward=0 >/etc/sysctl.d/10-a.conf"},
+	{name: "IPv6 is off, and no gateway of the host's needs it", config: strings.Replace(bridged, "10.88.0.0/24", "fd00:88::/64", 1), script: "sysctl -qw net.ipv6.conf.default.disable_ipv6=1"},
+	{name: "IPv6 is off, and the network has none", config: strings.Replace(bridged, `"bridge",`, `"bridge", "isGateway": true,`, 1), script: "sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1"},
+	{name: "a route of somebody's own on a link of networkd's, and networks of ours alone", before: func(p *clinic) { runs(p, "systemd-networkd") },
+		script: `printf '[Match]\nName=` + netlab.UplinkName + `\n' >/etc/systemd/network/10-lan.network
+		ip route add 10.244.9.0/24 via ` + netlab.OutsideIPv4},
+	{name: "a route of flannel's on a link that is not networkd's", config: overlay, before: networkdRuns, script: `rm /etc/systemd/networkd.conf.d/10-own.conf
+		sed -i s/=.*/=other0/ /etc/systemd/network/20-lan.network; ip rule delete fwmark 7`},
+	{name: "routes of the kernel's on a link of networkd's", config: overlay, before: networkdRuns, script: `rm /etc/systemd/networkd.conf.d/10-own.conf
+		ip route delete 10.244.9.0/24; ip rule delete fwmark 7`},
+	{name: "a gateway that is 0.0.0.0", config: strings.Replace(bridged, `"10.88.0.0/24"`, `"10.88.0.0/24", "gateway": "0.0.0.0"`, 1), pods: []string{"web"}, script: ":"},
+	{name: "two networks on one master, each with its part", config: onMaster,
+		script: `cd /etc/cni/net.d; sed 's/"demo"/"again"/; s/2.100/2.160/; s/2.150/2.170/' 10-demo.conflist >20-again.conflist`},
 	{name: "plugins of others whose names end as ours do", config: foreignNames, script: installForeign},
 }
 
@@ -58,6 +76,9 @@ func TestDoctorNoFalseAlarm(t *testing.T) {
 			}
 			p := newClinic(t, config)
 			p.admit(f.pods...)
+			if f.before != nil {
+				f.before(p)
+			}
 			p.shell(f.script)
 			if e := p.examine(); !e.Healthy() {
 				t.Errorf("found %+v", e.Findings)

@@ -142,7 +142,7 @@ type fault struct {
 // doctor finds nothing.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
-	for _, f := range slices.Concat(faultsOfFilters, faultsOfLinks, faultsOfFiles, faultsOfPlugins, faultsOfDaemons, faultsOfState) {
+	for _, f := range slices.Concat(faultsOfFilters, faultsOfLinks, faultsOfFiles, faultsOfPlugins, faultsOfDaemons, faultsOfState, faultsOfBoot) {
 		t.Run(strings.TrimSuffix(f.code+"/"+f.kind, "/"), func(t *testing.T) {
 			t.Parallel()
 			f.try(t)

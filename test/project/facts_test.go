@@ -20,8 +20,6 @@ var ownWords = map[string]string{
 	"cmd/cnictl/internal/cmd/bugreport/configuration.go": "a capability",
 	"cmd/cnictl/internal/cmd/bugreport/host.go":          "names of others' programs",
 	"cmd/cnictl/internal/cmd/explain/look.go":            "a group of a pattern",
-	"cmd/cnictl/internal/cmd/explain/table_addresses.go": "messages of programs",
-	"cmd/cnictl/internal/cmd/explain/table_node.go":      "messages of programs",
 	"cmd/cnictl/internal/cmd/leases/move.go":             "the two plugins between which leases move",
 	"cmd/cnictl/internal/cmd/newnet/kinds.go":            "the plugins of which it writes the configuration",
 	"pkg/ipam/shared/shared.go":                          "the plugin's own package",

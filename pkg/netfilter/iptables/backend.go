@@ -24,12 +24,18 @@ type Backend struct {
 func On(conn *nft.Conn, listings *Listings) *Backend { return &Backend{conn, listings} }
 
 // Available reports whether the host has the programs that change rules, and they run. Whether the kernel has what rules need
-// is only seen by adding one.
-func (*Backend) Available() error {
-	if _, err := plainTable(&ipv4, filterTable); err != nil {
+// is only seen by adding one, but for nf_tables, of which the caller knows whether it is lacking.
+func (*Backend) Available(lacksNFTables bool) error {
+	plain, err := plainTable(&ipv4, filterTable)
+	if err != nil {
 		return err
 	}
-	_, err := open(&ipv4)
+	if lacksNFTables {
+		if _, err := flavouredTable(context.Background(), &ipv4, filterTable, legacy); err != nil {
+			return plain.withoutNFTables()
+		}
+	}
+	_, err = open(ipv4.program)
 	return err
 }
 
@@ -103,11 +109,8 @@ func (r Rules) tables(ctx context.Context, owned []rule) (list []*table, err err
 		if !isHeld && len(r.ofFamily(f)) == 0 {
 			continue
 		}
-		t, err := plainTable(f, r.owner.kind.table())
+		t, err := usedTable(ctx, f, r.owner.kind.table())
 		if err != nil {
-			return nil, err
-		}
-		if err := t.read(ctx); err != nil {
 			return nil, err
 		}
 		list = append(list, t)

@@ -75,10 +75,10 @@ func TestNotes(t *testing.T) {
 
 func TestWithoutPrograms(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		must(t, n.try(on(t).Available))
+		must(t, n.try(func() error { return on(t).Available(false) }))
 		n.add(t, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")))
 		defer n.hidePrograms(t)()
-		wantError(t, n.try(on(t).Available), "no program iptables-restore in PATH", "package iptables")
+		wantError(t, n.try(func() error { return on(t).Available(false) }), "no program iptables-restore in PATH", "package iptables")
 		err := n.tryAdd(t, PortMapRules(keyOf("b"), publish(t, "tcp/8080=10.88.0.2:80")))
 		wantError(t, err, "no program iptables-restore in PATH", "backend nftables")
 		err = n.try(func() error {

@@ -212,7 +212,11 @@ func guardRule() rule {
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
 func allowLocalhost(ctx context.Context, link string) error {
-	err := within(ctx, &ipv4, func(p *iptables.IPTables) error { return p.AppendUnique(guardTable, guardChain, guard...) })
+	add := func(p *iptables.IPTables) error { return p.AppendUnique(guardTable, guardChain, guard...) }
+	err := within(ctx, ipv4.program, add)
+	if saysNoNFTables(err) {
+		err = within(ctx, ipv4.program+"-"+legacy, add)
+	}
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
 			"keep containers from 127.0.0.1 of the host: %w", err)
@@ -228,6 +232,11 @@ func (b *Backend) checkLocalhost(ctx context.Context, link string, isGuarded boo
 			return err
 		}
 		lacking, err := b.lacking(ctx, t, []rule{guardRule()})
+		if saysNoNFTables(err) {
+			if t, err = flavouredTable(ctx, &ipv4, guardTable, legacy); err == nil {
+				lacking, err = b.lacking(ctx, t, []rule{guardRule()})
+			}
+		}
 		switch {
 		case err != nil:
 			return fmt.Errorf("look for the rule that keeps containers from 127.0.0.1 of the host: %w", err)

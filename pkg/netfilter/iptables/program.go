@@ -27,8 +27,8 @@ const lockSeconds = 10
 
 // open finds the program for rules that are handled one by one, and detects its version. Tables are listed and changed as a whole, by
 // iptables-save and iptables-restore: the library runs a program for each chain and rule, and knows no deadline.
-func open(f *family) (*iptables.IPTables, error) {
-	path, err := findProgram(f.program)
+func open(name string) (*iptables.IPTables, error) {
+	path, err := findProgram(name)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +55,36 @@ func findProgram(name string) (path string, err error) {
 func plainTable(f *family, name string) (*table, error) {
 	path, err := findProgram(f.program + "-restore")
 	return &table{family: f, name: name, restore: path}, err
+}
+
+// usedTable returns a table that new rules go to, and what is in it: that of the plain program or, if that wants nf_tables and the kernel has none,
+// that of iptables-legacy beside it.
+func usedTable(ctx context.Context, f *family, name string) (*table, error) {
+	t, err := plainTable(f, name)
+	if err != nil {
+		return nil, err
+	}
+	if err = t.read(ctx); err == nil || !saysNoNFTables(err) {
+		return t, err
+	}
+	other, notFound := flavouredTable(ctx, f, name, legacy)
+	if notFound != nil {
+		return nil, fmt.Errorf("%w: %w", t.withoutNFTables(), err)
+	}
+	return other, other.read(ctx)
+}
+
+// saysNoNFTables reports whether an error is how iptables-nft says that the kernel has no nf_tables.
+func saysNoNFTables(err error) bool {
+	const subsystem, protocol = "Could not fetch rule set generation id", "Failed to initialize nft" // the first where there is nfnetlink
+	return err != nil && (strings.Contains(err.Error(), subsystem) || strings.Contains(err.Error(), protocol))
+}
+
+// withoutNFTables is the error of a program that is good for nothing under this kernel.
+func (t *table) withoutNFTables() error {
+	name := strings.TrimSuffix(filepath.Base(t.restore), "-restore")
+	return plugin.CodeErrorf(types.ErrPluginNotAvailable, fmt.Sprintf("install %s-legacy beside it, or have it be %s: `update-alternatives --set %s /usr/sbin/%s-legacy`", name, name, name, name),
+		"the kernel has no nf_tables, without which this %s can't work", name)
 }
 
 // flavouredTable returns a table in a flavour, for the program with its name or the plain one.
@@ -106,11 +136,11 @@ func refusal(name string, status int, text, input string) error {
 	return plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))
 }
 
-// within opens the library's program of a family and does something with it, for as long as the context lasts: the library knows no deadline.
-func within(ctx context.Context, f *family, do func(*iptables.IPTables) error) error {
+// within opens the library's program and does something with it, for as long as the context lasts: the library knows no deadline.
+func within(ctx context.Context, name string, do func(*iptables.IPTables) error) error {
 	done := make(chan error, 1)
 	go func() {
-		p, err := open(f)
+		p, err := open(name)
 		if err == nil {
 			err = do(p)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // configFiles returns the files of some directories in the order of their names. Of two with one name that in the earlier directory counts:
-// one that is empty, or a link to /dev/null, hides the others.
+// one that is empty hides the others, as a link to /dev/null does.
 func configFiles(suffix string, dirs ...string) (paths []string) {
 	seen := map[string]bool{}
 	for _, dir := range dirs {
@@ -19,7 +19,10 @@ func configFiles(suffix string, dirs ...string) (paths []string) {
 		for _, e := range entries {
 			if strings.HasSuffix(e.Name(), suffix) && !seen[e.Name()] {
 				seen[e.Name()] = true
-				paths = append(paths, filepath.Join(dir, e.Name()))
+				path := filepath.Join(dir, e.Name())
+				if target, _ := os.Readlink(path); target != os.DevNull {
+					paths = append(paths, path)
+				}
 			}
 		}
 	}

@@ -17,6 +17,9 @@ const (
 	networkManagerFile = "/etc/NetworkManager/conf.d/cnibox.conf"
 )
 
+// networkdDirs are where systemd-networkd looks for files of links, the one that counts most first.
+var networkdDirs = []string{"/etc/systemd/network", "/run/systemd/network", "/usr/local/lib/systemd/network", "/usr/lib/systemd/network", "/lib/systemd/network"}
+
 // ownLink is a link that plugins make on the host, as daemons match it: a host end, or a bridge.
 type ownLink struct {
 	name    string // for a host end, one that it could have
@@ -57,7 +60,7 @@ var networkdTakesLinks = codes.Declare(finding.Code{Name: "networkd-takes-links"
 // checkNetworkd finds the first file of each link that matches it, as systemd-networkd does (systemd.network(5)).
 func (s *subject) checkNetworkd() []Finding {
 	var taken, patterns []string
-	files := configFiles(".network", "/etc/systemd/network", "/run/systemd/network", "/usr/local/lib/systemd/network", "/usr/lib/systemd/network", "/lib/systemd/network")
+	files := configFiles(".network", networkdDirs...)
 	for _, l := range s.ownLinks() {
 		for _, path := range files {
 			sections := readINI(path)

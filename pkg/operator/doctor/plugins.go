@@ -64,6 +64,7 @@ func (s *subject) networksIn(dir string) (list []*network, err error) {
 	}
 	networks, _, err := node.Load(dir)
 	for _, w := range networks {
+		w.ReadPools(s.Plugins)
 		list = append(list, &network{Network: w, parts: s.partsOf(w)})
 	}
 	return list, err

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -22,16 +23,22 @@ var subnetsOverlap = codes.Declare(finding.Code{Name: "subnets-overlap", Severit
 
 // checkSubnets looks for addresses that two networks hand out, or that a route of the host leads elsewhere.
 func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
-	for i, n := range s.networks {
+	all, err := s.everybodys()
+	for i, n := range all {
+		for _, other := range all[i+1:] {
+			if n.isRouted() && other.isRouted() {
+				list = append(list, s.overlaps(n, other)...)
+			} else if at := n.together(other); at != "" && n.sharesRange(other) {
+				remedy := finding.Say(`give each of the two addresses of its own, by "rangeStart" and "rangeEnd" in %s and %s`, n.File, other.File)
+				list = append(list, found(subnetsOverlap, other.Name, remedy, "networks %s and %s, both on %s, can give one address to two containers", n.Name, other.Name, at))
+			}
+		}
+	}
+	for _, n := range s.networks {
 		if !n.isRouted() {
 			continue
 		}
 		for _, p := range n.subnets() {
-			for _, other := range s.networks[i+1:] {
-				if other.isRouted() {
-					list = append(list, s.overlaps(n, p, other)...)
-				}
-			}
 			for _, r := range s.routes {
 				if by := s.leadsElsewhere(n, p, r); by != "" {
 					list = append(list, found(subnetsOverlap, n.Name, s.move(n, p), "network %s has %s, and a route of the host leads to %s by %s",
@@ -40,11 +47,45 @@ func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 	}
-	return list, nil
+	return list, err
 }
 
-// overlaps finds a subnet of another network that has addresses of one's. On one bridge they can share a subnet, each with a part of it.
-func (s *subject) overlaps(n *network, subnet netip.Prefix, other *network) (list []Finding) {
+// everybodys returns the networks of the node's directory, and those of runtimes with a directory of their own. One name has one file of leases,
+// wherever the network is.
+func (s *subject) everybodys() ([]*network, error) {
+	all := slices.Clone(s.networks)
+	places, err := s.places()
+	for _, p := range places {
+		for _, n := range p.networks {
+			if !slices.ContainsFunc(all, func(other *network) bool { return other.Name == n.Name }) {
+				all = append(all, n)
+			}
+		}
+	}
+	return all, err
+}
+
+// together returns the link of the host on which containers of two networks are together, "" if there is none.
+func (n *network) together(other *network) string {
+	for _, p := range n.parts {
+		at := p.Segment()
+		if at != "" && slices.ContainsFunc(other.parts, func(q *netconf.Part) bool { return q.Segment() == at }) {
+			return at
+		}
+	}
+	return ""
+}
+
+// overlaps finds subnets of two networks that have addresses in common.
+func (s *subject) overlaps(n, other *network) (list []Finding) {
+	for _, subnet := range n.subnets() {
+		list = append(list, s.overlapsOf(n, subnet, other)...)
+	}
+	return list
+}
+
+// overlapsOf finds a subnet of another network that has addresses of one's. On one bridge they can share a subnet, each with a part of it.
+func (s *subject) overlapsOf(n *network, subnet netip.Prefix, other *network) (list []Finding) {
 	for _, o := range other.subnets() {
 		if !o.Overlaps(subnet) {
 			continue

@@ -108,9 +108,12 @@ func (f *file) checkAddresses(p *part) {
 		for _, e := range list.items {
 			if own, err := netip.ParsePrefix(e.str("address")); err == nil {
 				f.checkGateway(p, e, own)
+				f.checkUsable(e, own.Masked(), "address", "gateway")
+				f.checkAlone(p, e, own)
 			}
 		}
 	}
+	f.checkGiven(p)
 	if routes := p.ipam.get("routes"); routes != nil {
 		for _, r := range routes.items {
 			// The kernel refuses it for IPv4 alone.
@@ -177,6 +180,8 @@ func (f *file) checkRange(p *part, r pool) {
 			"%s, the first address, is behind %s, the last", start, end)
 	}
 	f.checkGateway(p, r.value, r.subnet)
+	f.checkUsable(r.value, r.subnet, "subnet", "rangeStart", "gateway") // nerdctl writes the last address as rangeEnd
+	f.checkAlone(p, r.value, r.subnet)
 	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 && p.ipam.facts.LeasesInFiles {
 		f.report(onlyCnibox, r.get("subnet").span, "", nil, "%s is too small for the reference host-local: it wants at least four addresses", r.subnet)
 	}
@@ -186,10 +191,12 @@ var gatewayOutside = codes.Declare(finding.Code{Name: "gateway-outside", Severit
 	Meaning: "The gateway is not in the subnet. The container can't reach it, so ADD fails or the container has no way out.",
 	Remedy:  "an address of the subnet"})
 
-// checkGateway looks whether the container can reach its gateway. By ptp it can reach any, and an ipvlan of layer 3 needs none.
+// checkGateway looks whether the container can reach its gateway. By ptp it can reach any, and an ipvlan of layer 3 needs none. Where the host is
+// none, 0.0.0.0 says that there is none.
 func (f *file) checkGateway(p *part, o *value, subnet netip.Prefix) {
 	gateway, err := netip.ParseAddr(o.str("gateway"))
-	if err != nil || subnet.Contains(gateway) || p.facts.AnyGateway || p.plugin == nil {
+	isNone := err == nil && gateway.IsUnspecified() && !p.isOn("isGateway") && !p.isOn("isDefaultGateway")
+	if err != nil || isNone || subnet.Contains(gateway) || p.facts.AnyGateway || p.plugin == nil {
 		return
 	}
 	f.report(gatewayOutside, o.get("gateway").span, "an address of "+subnet.Masked().String(), nil, "%s is not in %s", gateway, subnet.Masked())

@@ -32,6 +32,9 @@ var (
 		Meaning: "The plugin is not one of cnibox. Its keys are not checked."})
 )
 
+// likeOurs are others' plugins whose names are much like those of our plugins, and no mistakes.
+var likeOurs = []string{"egress-cni", "macvtap", "vxlan"}
+
 // checkPlugin looks at the type: whether it is known, and whether it may stand there.
 func (f *file) checkPlugin(p *part, isIPAM bool) {
 	t := p.get("type")
@@ -43,7 +46,7 @@ func (f *file) checkPlugin(p *part, isIPAM bool) {
 	case strings.Contains(p.named, "/"):
 		f.report(refused, p.typed, strconv.Quote(p.named[strings.LastIndexByte(p.named, '/')+1:]), nil, "a type is the name of a file, without its directory")
 	case p.plugin == nil:
-		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" && f.options.Plugins.Find(p.named) == nil {
+		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" && f.options.Plugins.Find(p.named) == nil && !slices.Contains(likeOurs, p.named) {
 			f.report(misspelledPlugin, p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", shorten(p.named), like)
 		} else {
 			f.report(unknownPlugin, p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", shorten(p.named))
@@ -277,7 +280,7 @@ func (f *file) checkAddressUse(p *part) {
 	}
 	routes := p.ipam.get("routes")
 	switch {
-	case p.isOn("ipMasq") && p.ipam.reads("routes") && !p.isOn("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
+	case p.isOn("ipMasq") && p.ipam.reads("routes") && !p.isOn("isDefaultGateway") && (routes == nil || len(routes.items) == 0) && !f.hasOthersBehind(p):
 		fix := `"routes": [{"dst": "0.0.0.0/0"}] in "ipam"`
 		if p.reads("isDefaultGateway") {
 			fix = `"isDefaultGateway": true`
@@ -290,4 +293,11 @@ func (f *file) checkAddressUse(p *part) {
 			}
 		}
 	}
+}
+
+// hasOthersBehind reports whether a plugin that is not ours stands behind one: it may give the container what that does not, as a virtual machine
+// gets its routes.
+func (f *file) hasOthersBehind(p *part) bool {
+	all := f.network.all()
+	return slices.ContainsFunc(all[slices.Index(all, p):], func(q *part) bool { return q.plugin == nil })
 }

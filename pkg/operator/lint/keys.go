@@ -17,7 +17,7 @@ func isNote(name string) bool {
 			return true
 		}
 	}
-	return strings.Contains(name, "/") || slices.Contains([]string{"comment", "comments", "description"}, lower)
+	return strings.Contains(name, "/") || slices.Contains([]string{"comment", "comments", "description", "documentation"}, lower)
 }
 
 // retired are keys that some version of a reference plugin reads, and cnibox does not: the key that they stand beside, and why.
@@ -131,6 +131,7 @@ func (f *file) checkPart(p *part) {
 	f.checkLimits(p)
 	f.checkReach(p)
 	f.checkSafety(p)
+	f.checkSysctls(p)
 }
 
 // within returns all keys of a part: its plugin's own, and those that are everybody's.

@@ -24,6 +24,16 @@ const (
 	portmap = `{"type": "portmap", "capabilities": {"portMappings": true}}`
 )
 
+// hosts is a bridge with a subnet.
+func hosts(subnet string) string {
+	return strings.Replace(`{"type": "bridge", `+ipam+`}`, "10.1.0.0/24", subnet, 1)
+}
+
+// fixed is a bridge whose container has one address.
+func fixed(address string) string {
+	return `{"type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "` + address + `"}]}}`
+}
+
 // TestEachCode has a mistake for each code that files alone can have, at its place, and beside it a text without it.
 func TestEachCode(t *testing.T) {
 	tests := []struct {
@@ -35,6 +45,10 @@ func TestEachCode(t *testing.T) {
 		{"device-missing", "3:10", list(`{"type": "host-device"}`), list(`{"type": "host-device", "capabilities": {"deviceID": true}}`)},
 		{"gateway-outside", "3:87", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}}`),
 			list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "169.254.1.1"}}`)},
+		{"gateway-outside", "3:106", list(`{"type": "bridge", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "0.0.0.0"}}`),
+			list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "0.0.0.0"}}`)},
+		{"gateway-outside", "3:113", list(`{"type": "bridge", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "0.0.0.0"}}`),
+			list(`{"type": "macvlan", "ipam": {"type": "host-local", "subnet": "fd00:1::/64", "gateway": "::"}}`)},
 		{"host-bits", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.1/24"}}`), list(`{"type": "bridge", ` + ipam + `}`)},
 		{"host-aside", "4:10", list(`{"type": "macvlan", `+ipam+`}`, `{"type": "egress", "allow": []}`), list(`{"type": "bridge", `+ipam+`}`, `{"type": "egress", "allow": []}`)},
 		{"host-aside", "4:10", list(`{"type": "ipvlan", `+ipam+`}`, `{"type": "dnsname"}`), list(`{"type": "ptp", `+ipam+`}`, `{"type": "dnsname"}`)},
@@ -96,7 +110,7 @@ func TestEachCode(t *testing.T) {
 			list(`{"type": "bridge", "dns": {"nameservers": ["10.1.0.1"]}, `+ipam+`}`, `{"type": "egress", "allow": ["api.example.org"]}`, `{"type": "dnsname"}`)},
 		{"dns-closed", "5:10", list(`{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.7/24", "gateway": "10.1.0.9"}]}}`, `{"type": "egress", "allow": ["10.1.0.1:53"]}`, `{"type": "dnsname"}`),
 			list(`{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.1.0.7/24", "gateway": "10.1.0.9"}]}}`, `{"type": "egress", "allow": ["10.1.0.9:53"]}`, `{"type": "dnsname"}`)},
-		{"lease-ends", "3:56", list(`{"type": "bridge", "isGateway": true, "ipam": {"type": "dhcp"}}`, `{"type": "egress", "allow": ["10.1.0.1"]}`), list(`{"type": "bridge", "isGateway": true, "ipam": {"type": "dhcp"}}`, `{"type": "egress", "deny": ["10.1.0.1"]}`)},
+		{"lease-ends", "3:37", list(`{"type": "bridge", "ipam": {"type": "dhcp"}}`, `{"type": "egress", "allow": ["10.1.0.1"]}`), list(`{"type": "bridge", "ipam": {"type": "dhcp"}}`, `{"type": "egress", "deny": ["10.1.0.1"]}`)},
 		{"mac-behind-lists", "5:20", list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "tuning", "mac": "02:00:00:00:00:01"}`), list(bridge, `{"type": "tuning", "mac": "02:00:00:00:00:01"}`, `{"type": "egress", "deny": ["10.1.0.1"]}`)},
 		{"mac-behind-lists", "5:37", list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "tuning", "capabilities": {"mac": true}}`), list(bridge, `{"type": "egress", "deny": ["10.1.0.1"]}`, `{"type": "tuning", "mtu": 1400}`)},
 		{"rate-too-low", "4:38", list(bridge, `{"type": "bandwidth", "ingressRate": 1000, "ingressBurst": 20000}`), list(bridge, `{"type": "bandwidth", "ingressRate": 64000, "ingressBurst": 20000}`)},
@@ -105,6 +119,28 @@ func TestEachCode(t *testing.T) {
 		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.accept_ra": "2"}}`), list(`{"type": "macvlan"}`, `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.accept_ra": "2"}}`)},
 		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "0"}}`)},
 		{"unsafe-setting", "3:20", list(`{"type": "bridge", "acceptRA": true}`), list(`{"type": "macvlan", "acceptRA": true}`)},
+
+		{"address-unusable", "3:61", list(hosts("224.0.5.0/24")), list(hosts("223.0.5.0/24"))},
+		{"address-unusable", "3:61", list(hosts("127.1.0.0/16")), list(hosts("126.1.0.0/16"))},
+		{"address-unusable", "3:61", list(hosts("ff05::/64")), list(hosts("fd05::/64"))},
+		{"address-unusable", "3:73", list(fixed("::1/64")), list(fixed("fd00::1/64"))},
+		{"network-address", "3:73", list(fixed("10.1.0.0/24")), list(fixed("10.1.0.0/31"))},
+		{"network-address", "3:73", list(fixed("10.1.0.255/24")), list(fixed("10.1.0.255/23"))},
+		{"network-address", "3:90", list(hosts(`10.1.0.0/24", "rangeStart": "10.1.0.0`)), list(hosts(`fd00::/64", "gateway": "fd00::`))},
+		{"gateway-missing", "3:99", list(strings.Replace(fixed("10.1.0.7/32"), `"bridge",`, `"bridge", "isDefaultGateway": true,`, 1)), list(strings.Replace(fixed("10.1.0.7/32"), `"bridge",`, `"bridge", "isGateway": true,`, 1))},
+		{"gateway-missing", "3:99", list(strings.Replace(fixed("10.1.0.7/32"), `"bridge",`, `"bridge", "isDefaultGateway": true,`, 1)), list(strings.Replace(fixed(`10.1.0.7/32", "gateway": "10.1.0.7`), `"bridge",`, `"bridge", "isDefaultGateway": true,`, 1))},
+		{"network-address", "3:99", list(fixed(`10.1.0.7/24", "gateway": "10.1.0.0`)), list(fixed(`10.1.0.7/24", "gateway": "10.1.0.1`))},
+		{"network-address", "3:87", list(hosts(`10.1.0.0/24", "gateway": "10.1.0.255`)), list(hosts(`10.1.0.0/24", "gateway": "10.1.0.254`))},
+		{"gateway-missing", "3:58", list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "fd00::7/128"}}`), list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "fd00::7/128", "gateway": "fd00::1"}}`)},
+		{"addresses-missing", "3:37", list(`{"type": "bridge", "ipam": {"type": "static", "routes": []}}`), list(`{"type": "bridge", "capabilities": {"ips": true}, "ipam": {"type": "static"}}`)},
+		{"addresses-missing", "3:37", list(`{"type": "bridge", "ipam": {"type": "static", "addresses": []}}`), list(`{"type": "bridge", "args": {"cni": {"ips": ["10.1.0.7/24"]}}, "ipam": {"type": "static"}}`)},
+		{"addresses-missing", "3:37", list(`{"type": "bridge", "ipam": {"type": "static", "addresses": []}}`), list(`{"type": "bridge", "runtimeConfig": {"ips": ["10.1.0.7/24"]}, "ipam": {"type": "static"}}`)},
+		{"gateway-of-router", "3:20", list(`{"type": "bridge", "isGateway": true, "ipam": {"type": "dhcp"}}`), list(`{"type": "bridge", "isGateway": false, "ipam": {"type": "dhcp"}}`)},
+		{"gateway-of-router", "3:20", list(`{"type": "bridge", "isDefaultGateway": true, "ipam": {"type": "dhcp"}}`), list(`{"type": "macvlan", "ipam": {"type": "dhcp"}}`)},
+		{"sysctl-of-host", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.core.rmem_max": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.tcp_rmem": "1"}}`)},
+		{"sysctl-of-host", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net/netfilter/nf_conntrack_max": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net/netfilter/nf_conntrack_tcp_loose": "1"}}`)},
+		{"ipv6-switched-off", "4:31", list(hosts("fd00::/64"), `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.disable_ipv6": "1"}}`), list(hosts("10.1.0.0/24"), `{"type": "tuning", "sysctl": {"net.ipv6.conf.all.disable_ipv6": "1"}}`)},
+		{"ipv6-switched-off", "4:31", list(fixed("fd00::7/64"), `{"type": "tuning", "sysctl": {"net/ipv6/conf/all/disable_ipv6": "1"}}`), list(fixed("fd00::7/64"), `{"type": "tuning", "sysctl": {"net.ipv6.conf.all.disable_ipv6": "0", "net.ipv6.conf.lo.disable_ipv6": "1", "net.ipv6.conf.default.disable_ipv6": "1"}}`)},
 
 		{"pool-above-ports", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/21"}}`), list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/22"}}`)},
 		{"pool-above-ports", "3:74", list(`{"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/16"}], [{"subnet": "fd00::/64"}]]}}`),
@@ -133,8 +169,8 @@ func TestEachCode(t *testing.T) {
 			}
 		}
 	}
-	for _, code := range []string{"master-missing", "mtu-above-master", "plugin-not-installed", "plugin-older", "route-overlap", // TestNode
-		"bridge-shared", "file-ignored", "network-name-twice", "sorts-behind", "subnets-overlap", "wrong-extension", // TestTogether
+	for _, code := range []string{"ipv6-off", "master-missing", "mtu-above-master", "plugin-not-installed", "plugin-older", "route-overlap", // TestNode
+		"bridge-shared", "file-ignored", "network-name-twice", "range-shared", "sorts-behind", "subnets-overlap", "wrong-extension", // TestTogether
 		"config-elsewhere", "not-yaml", "template"} { // TestManifest
 		seen[code] = true
 	}
@@ -192,12 +228,29 @@ func TestFix(t *testing.T) {
 
 // TestSuggestionsDoNotNegate: a key that says the opposite of another is no mistake in its spelling.
 func TestSuggestionsDoNotNegate(t *testing.T) {
-	for key, want := range map[string]string{"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": ""} {
-		text := list(bridge, `{"type": "portmap", "`+key+`": true, "capabilities": {"portMappings": true}}`)
-		list := lint.Text("a.conflist", []byte(text), options)
-		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Remedy != want || list[0].Fixable {
-			t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
+	suggestions := map[string]map[string]string{
+		`{"type": "portmap", "KEY": true, "capabilities": {"portMappings": true}}`: {
+			"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": "", "isNotSnat": ""},
+		`{"type": "bridge", "KEY": true, "ipam": {}}`: {
+			"isNotGateway": "", "noGateway": "", "is_not_gateway": "", "gateway": `"isGateway"`, "isNotDefaultGateway": "", "notIpMasq": "", "disableIpMasq": "",
+			"disabledad": "", "disable-dad": "", "noDad": "", "enable_dad": `"enabledad"`, "enableContainerInterface": "", "containerInterface": "", "unforceAddress": ""},
+	}
+	for plugin, keys := range suggestions {
+		for key, want := range keys {
+			wantSuggestion(t, strings.Replace(plugin, "KEY", key, 1), key, want)
 		}
+	}
+}
+
+func wantSuggestion(t *testing.T, plugin, key, want string) {
+	t.Helper()
+	text := list(bridge, plugin)
+	if strings.Contains(plugin, "bridge") {
+		text = list(plugin)
+	}
+	list := lint.Text("a.conflist", []byte(text), options)
+	if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Remedy != want || list[0].Fixable {
+		t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
 	}
 }
 

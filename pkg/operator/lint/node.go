@@ -22,6 +22,7 @@ type Node struct {
 	BinDirs  []string                     // of plugins
 	Plugins  func(name string) *Installed // nil if there is no such plugin
 	Links    map[string]int               // MTUs by name
+	IPv6Off  func(link string) string     // why a link that is there, or is made, has no IPv6; nil if all have
 	Routes   []Route
 	Networks []Input // the files of the node's directory of networks
 }
@@ -50,7 +51,8 @@ func ReadNode(binDirs []string, confDir string) (*Node, error) {
 		}
 		return known[name]
 	}
-	var host node.Host
+	host := &node.Host{}
+	n.IPv6Off = host.IPv6Off
 	routes, err := host.Routes()
 	if err = errors.Join(host.ReadLinks(), err); err != nil {
 		return nil, err
@@ -97,6 +99,7 @@ func (f *file) checkNode() {
 			f.checkInstalled(p.ipam)
 		}
 		f.checkMaster(p)
+		f.checkIPv6(p)
 	}
 	f.checkRoutes()
 }
@@ -172,6 +175,22 @@ func (f *file) checkMaster(p *part) {
 		f.report(masterMissing, p.get(name).span, "", nil, "this node has no link %q", device)
 	} else if mtu, set := p.num("mtu"); set && mtu > most && p.facts.MTUWithinMaster {
 		f.report(mtuAboveMaster, p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", device, most, mtu)
+	}
+}
+
+var ipv6Off = codes.Declare(finding.Code{Name: "ipv6-off", Severity: finding.Error,
+	Meaning: "The node has IPv6 switched off, and the plugin is to give its gateway an address of it: ADD fails (with --node).",
+	Remedy:  "`sysctl -w net.ipv6.conf.default.disable_ipv6=0`, or no IPv6 in the network"})
+
+// checkIPv6 looks whether the gateway of a network with IPv6 can have its address.
+func (f *file) checkIPv6(p *part) {
+	if f.options.Node.IPv6Off == nil || !p.facts.IsGateway {
+		return
+	}
+	for _, r := range pools(p) {
+		if why := f.options.Node.IPv6Off(p.facts.GatewayLink); r.subnet.Addr().Is6() && why != "" {
+			f.report(ipv6Off, r.get("subnet").span, "no IPv6, or switch it on", nil, "%s needs IPv6, which %s of this node switches off", r.subnet, why)
+		}
 	}
 }
 

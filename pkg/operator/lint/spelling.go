@@ -55,7 +55,9 @@ var switched = regexp.MustCompile(`^(non|not|no|un|dis(able)?|de|in|enable)`)
 
 // negates reports whether two names say the opposite of each other, as far as their beginnings tell: noSnat is no mistake for snat.
 func negates(a, b string) bool {
-	return a != b && switched.ReplaceAllString(a, "") == switched.ReplaceAllString(b, "")
+	a, b = strings.TrimPrefix(a, "is"), strings.TrimPrefix(b, "is")
+	x, y := switched.ReplaceAllString(a, ""), switched.ReplaceAllString(b, "")
+	return a != b && (x == y || x == b || a == y) // de of isDefaultGateway turns nothing off
 }
 
 func sameLetters(a, b string) bool {

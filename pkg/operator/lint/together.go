@@ -24,6 +24,7 @@ func checkTogether(files []*file) {
 		for _, before := range files[:i] {
 			if f.network != nil && before.network != nil {
 				f.checkSubnets(before)
+				f.checkRanges(before)
 			}
 		}
 	}
@@ -115,6 +116,32 @@ func (f *file) checkSubnets(other *file) {
 			case sameBridge && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() && !r.of.isOn("forceAddress"):
 				f.report(bridgeShared, where, "another \"bridge\"", nil, "the bridge %s is to have a gateway in %s, and network %q gives it one in %s (%s:%d)",
 					r.bridge, r.subnet, other.network.name, q.subnet, other.Name, line)
+			}
+		}
+	}
+}
+
+var rangeShared = codes.Declare(finding.Code{Name: "range-shared", Severity: finding.Error,
+	Meaning: "Two networks hand out the same addresses on one bridge, or on one link of the host. Each counts for itself: two containers get one address.",
+	Remedy:  "a part of the subnet for each, by `rangeStart` and `rangeEnd`"})
+
+// checkRanges compares the addresses of networks that are on one bridge, or on one master: there no gateway tells them apart.
+func (f *file) checkRanges(other *file) {
+	for _, p := range f.network.all() {
+		for _, q := range other.network.all() {
+			segment := p.of.Segment()
+			isSaid := p.facts.IsGateway && q.facts.IsGateway // by checkSubnets
+			if segment == "" || segment != q.of.Segment() || isSaid || f.network.name == other.network.name {
+				continue
+			}
+			for _, r := range pools(p) {
+				for _, o := range pools(q) {
+					if r.shares(o) {
+						line, _ := other.position(o.get("subnet").at)
+						f.report(rangeShared, r.get("subnet").span, `"rangeStart" and "rangeEnd", with other addresses than those there`, nil,
+							"%s has addresses of %s, which network %q hands out on %s, too (%s:%d)", r.subnet, o.subnet, other.network.name, segment, other.Name, line)
+					}
+				}
 			}
 		}
 	}

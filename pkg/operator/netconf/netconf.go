@@ -4,6 +4,7 @@ package netconf
 
 import (
 	"cmp"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -226,6 +227,25 @@ func (p *Part) Master() string {
 		return ""
 	}
 	return p.string("master")
+}
+
+// Segment names the link of the host by which the plugin's interfaces are together with others: the bridge, or the master, and the VLAN on it. It
+// is "" if that is no link of the host, or not known.
+func (p *Part) Segment() string {
+	name := p.Facts.Bridge
+	if name == "" {
+		if !p.Row.Reads("master") || p.IsOn("linkInContainer") {
+			return ""
+		}
+		name = cmp.Or(p.Master(), "the uplink")
+	}
+	for _, key := range []string{"vlan", "vlanId"} {
+		vlan := 0
+		if p.Config.Int(key, &vlan); vlan != 0 && p.Row.Reads(key) {
+			return fmt.Sprintf("VLAN %d of %s", vlan, name)
+		}
+	}
+	return name
 }
 
 // Uses reports whether the plugin, or flannel's delegate, works on a link of the host.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // Host says what is on this host, whoever has made it: links, routes, uplinks, mounts and processes. Each list is read when it is asked for
@@ -78,6 +80,15 @@ func (h *Host) Routes() ([]netlink.Route, error) {
 	})
 }
 
+// Rules returns the policy rules of both families.
+func (*Host) Rules() ([]netlink.Rule, error) {
+	rules, err := link.Rules(&netlink.Handle{})
+	if err != nil {
+		err = fmt.Errorf("list the policy rules of the host: %w", err)
+	}
+	return rules, err
+}
+
 // IsDefault reports whether a route leads to all addresses.
 func IsDefault(r netlink.Route) bool { return r.Dst == nil || result.Prefix(*r.Dst).Bits() == 0 }
 
@@ -120,6 +131,25 @@ func hops(routes []netlink.Route, family int) (list []*netlink.NexthopInfo) {
 	}
 	return list
 }
+
+// IPv6Off says why a link can have no addresses of IPv6, or one that is made yet: the sysctl that switches it off, or that the kernel has none. It
+// is "" if it can.
+func (h *Host) IPv6Off(link string) string {
+	if h.Link(link) == nil {
+		link = "default"
+	}
+	key := "net/ipv6/conf/" + link + "/disable_ipv6"
+	switch value, err := sysctl.Get(key); {
+	case errors.Is(err, fs.ErrNotExist):
+		return NoIPv6
+	case value == "1":
+		return key
+	}
+	return ""
+}
+
+// NoIPv6 is why links of a kernel without IPv6 have no addresses of it.
+const NoIPv6 = "ipv6.disable=1"
 
 // Mounts returns what is mounted where this process sees it. Lines that are none are left out: what is in them can be a user's choice.
 func (h *Host) Mounts() ([]*mountinfo.Info, error) {

@@ -73,7 +73,7 @@ func (n *Node) readNetworks(o Options) {
 	for _, w := range networks {
 		if n.Network(w.Name) == nil {
 			n.Networks = append(n.Networks, w)
-			w.readPools(o.Plugins)
+			w.ReadPools(o.Plugins)
 		}
 	}
 }

@@ -85,8 +85,8 @@ type lender interface {
 	Pools(config *conf.Object) ([]ranges.Pool, error)
 }
 
-// readPools asks the network's IPAM plugins what they hand out. Status and the linter say what can't be used in a configuration.
-func (w *Network) readPools(all plugin.Table) {
+// ReadPools asks the network's IPAM plugins what they hand out. Status and the linter say what can't be used in a configuration.
+func (w *Network) ReadPools(all plugin.Table) {
 	for _, p := range netconf.Of(w.List, w.File, all.Find).Inside() {
 		for _, pool := range PoolsOf(p) {
 			w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})

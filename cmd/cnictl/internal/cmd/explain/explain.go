@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -27,7 +28,7 @@ func New() *cobra.Command {
 		Long: `Say what an error means, what on this node makes it, and what to do: an error
 document of a plugin, a line of a runtime's log, a message or a part of one, a
 code of the CNI specification, or one of doctor, repair or lint; as an argument,
-in a file, or from standard input.
+in a file, or from standard input. It may be a whole line of a log.
 
 The exit code is 1 if nothing is known about it.
 `,
@@ -59,6 +60,20 @@ The exit code is 1 if nothing is known about it.
 		return nil
 	}
 	return cmd
+}
+
+// Sentences has an argument of explain that begins as a flag does and is none, such as "--dir is missing", taken as a text.
+func Sentences(args []string) []string {
+	isText := func(arg string) bool {
+		name, _, _ := strings.Cut(arg, "=")
+		return strings.HasPrefix(arg, "-") && strings.Contains(name, " ")
+	}
+	if len(args) == 0 || args[0] != "explain" || !slices.ContainsFunc(args, isText) || slices.Contains(args, "--") {
+		return args
+	}
+	others := slices.DeleteFunc(slices.Clone(args), isText)
+	texts := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isText(arg) })
+	return slices.Concat(others, []string{"--"}, texts)
 }
 
 // errorText returns the error to explain.

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -21,44 +22,113 @@ func ids(e *Explanation) (list []string) {
 	return list
 }
 
-// TestTables has each known error found in its own example, however the example is given, and looks at a node where nothing is.
-func TestTables(t *testing.T) {
+// TestMessages has each known error found in its own example, however the example is given, and looks at a node where nothing is.
+func TestMessages(t *testing.T) {
 	seen := map[string]bool{}
-	for _, part := range tables {
-		for _, k := range part {
-			t.Run(k.ID, func(t *testing.T) {
-				if seen[k.ID] || k.Means == "" || k.Do == "" {
-					t.Error("the id is not unique, or a text is missing")
+	for _, k := range messages() {
+		t.Run(k.ID, func(t *testing.T) {
+			if seen[k.ID] || k.Means == "" || k.Do == "" || k.Look != "" && looks[k.Look] == nil {
+				t.Error("the id is not unique, a text is missing, or nothing is called as look says")
+			}
+			seen[k.ID] = true
+			for _, code := range k.Doctor {
+				if doctor.Codes().Find(code) == nil {
+					t.Errorf("doctor has no finding %s", code)
 				}
-				seen[k.ID] = true
-				for _, code := range k.Doctor {
-					if doctor.Codes().Find(code) == nil {
-						t.Errorf("doctor has no finding %s", code)
-					}
+			}
+			document, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "code": 999, "msg": k.Example, "details": "do something"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			logged := fmt.Sprintf("time=\"2024-02-15T20:28:32Z\" level=error msg=%q error=%q", "RunPodSandbox failed", "failed to setup network for sandbox \"11ce\": "+k.Example)
+			for _, form := range []string{k.Example, string(document), "error: " + string(document) + " and more", fmt.Sprintf("msg=%q", document), logged, "first line\n" + k.Example + "\nlast line"} {
+				e := Explain(form)
+				if !slices.Contains(ids(e), k.ID) && !(k.Wraps && len(e.Findings) > 0) {
+					t.Errorf("%v in\n%s", ids(e), form)
 				}
-				document, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "code": 999, "msg": k.Example, "details": "do something"})
-				if err != nil {
-					t.Fatal(err)
+				for i := range e.Findings {
+					e.Findings[i].known = &Known{Look: e.Findings[i].known.Look} // doctor's part has a test of its own
 				}
-				logged := fmt.Sprintf("time=\"2024-02-15T20:28:32Z\" level=error msg=%q error=%q", "RunPodSandbox failed", "failed to setup network for sandbox \"11ce\": "+k.Example)
-				for _, form := range []string{k.Example, string(document), "error: " + string(document) + " and more", fmt.Sprintf("msg=%q", document), logged, "first line\n" + k.Example + "\nlast line"} {
-					e := Explain(form)
-					if !slices.Contains(ids(e), k.ID) && !(k.Wraps && len(e.Findings) > 0) {
-						t.Errorf("%v in\n%s", ids(e), form)
-					}
-					for i := range e.Findings {
-						e.Findings[i].known = &Known{Look: e.Findings[i].known.Look} // doctor's part has a test of its own
-					}
-					e.LookAt(t.Context(), &node.Node{}, doctor.Options{})
-				}
-				if e := Explain(k.Example); e.Findings[0].Code != k.ID {
-					t.Errorf("%s comes first", e.Findings[0].Code)
-				}
-			})
+				e.LookAt(t.Context(), &node.Node{}, doctor.Options{})
+			}
+			if e := Explain(k.Example); e.Findings[0].Code != k.ID {
+				t.Errorf("%s comes first", e.Findings[0].Code)
+			}
+		})
+	}
+	if len(seen) < 80 {
+		t.Errorf("only %d errors are known", len(seen))
+	}
+}
+
+// logged returns the lines of testdata/logs.txt, by what is known to be in them.
+func logged(t *testing.T) map[string][]string {
+	text, err := os.ReadFile("testdata/logs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		if id, line, found := strings.Cut(strings.TrimSpace(line), "\t"); found { // others are comments
+			lines[id] = append(lines[id], line)
 		}
 	}
-	if len(seen) < 40 {
-		t.Errorf("only %d errors are known", len(seen))
+	return lines
+}
+
+// TestLogs finds what is known in lines of logs.
+func TestLogs(t *testing.T) {
+	n := 0
+	for id, lines := range logged(t) {
+		for _, line := range lines {
+			n++
+			quoted, err := json.Marshal(map[string]string{"MESSAGE": line})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, form := range []string{line, string(quoted)} { // as journalctl -o json has it, too
+				if e := Explain(form); len(e.Findings) == 0 || e.Findings[0].Code != id {
+					t.Errorf("%v, want %s in\n%s", ids(e), id, form)
+				}
+			}
+		}
+	}
+	if n < 60 {
+		t.Errorf("there are only %d lines", n)
+	}
+}
+
+// TestQuiet knows nothing of lines that are no errors of networking.
+func TestQuiet(t *testing.T) {
+	for _, line := range []string{
+		`time="2023-12-08T14:08:19.088872786+08:00" level=info msg="Start subscribing containerd event"`,
+		`I0301 09:12:44.103914    1881 kubelet.go:2347] "SyncLoop ADD" source="api" pods=["default/web-0"]`,
+		`Oct 25 20:08:18 node1 nomad[6003]: client.driver_mgr.docker: created container: driver=docker container_id=6674`,
+		`Normal  Pulled  2m  kubelet  Successfully pulled image "nginx" in 1.9s`,
+		`DEBU[0000] Found CNI network podman (type=bridge) at /etc/cni/net.d/87-podman-bridge.conflist`,
+		`Back-off restarting failed container`,
+		`Error: ImagePullBackOff`,
+		`OCI runtime exec failed: exec failed: unable to start container process: exec: "bash": executable file not found in $PATH: unknown`,
+	} {
+		if e := Explain(line); len(e.Findings) > 0 {
+			t.Errorf("%v in %s", ids(e), line)
+		}
+	}
+}
+
+// TestSentences takes an argument that begins as a flag does, and is none, as a text.
+func TestSentences(t *testing.T) {
+	for _, c := range [][2][]string{
+		{{"explain", "--dir is missing"}, {"explain", "--", "--dir is missing"}},
+		{{"explain", "--elsewhere", "--dir is missing", "--json"}, {"explain", "--elsewhere", "--json", "--", "--dir is missing"}},
+		{{"explain", "--conf-dir=/a b"}, {"explain", "--conf-dir=/a b"}},
+		{{"explain", "--", "--dir is missing"}, {"explain", "--", "--dir is missing"}},
+		{{"install", "--dir is missing"}, {"install", "--dir is missing"}},
+		{{}, {}},
+	} {
+		if got := Sentences(c[0]); !slices.Equal(got, c[1]) {
+			t.Errorf("%q: %q, want %q", c[0], got, c[1])
+		}
 	}
 }
 
@@ -176,10 +246,8 @@ func TestCodes(t *testing.T) {
 }
 
 func FuzzExplain(f *testing.F) {
-	for _, part := range tables {
-		for _, k := range part {
-			f.Add(k.Example)
-		}
+	for _, k := range messages() {
+		f.Add(k.Example)
 	}
 	f.Add(`{"code": 11, "msg": "{\"code\": 7}"}`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -20,13 +20,15 @@ type Known struct {
 	ID      string
 	Means   string
 	Do      string
-	Pattern string   // a regular expression; its groups name what the message is about: address, port, link, path …
-	Wraps   bool     // it only says that something failed; what it wraps counts, if that is known
-	Look    look     // what to look at on the node; nil: nothing
-	Doctor  []string // findings of doctor that are about the same
-	Example string   // a message, as it was seen
+	Pattern string              // a regular expression; its groups name what the message is about: address, port, link, path …
+	Wraps   bool                // it only says that something failed; what it wraps counts, if that is known
+	Look    string              // what to look at on the node, of looks; "": nothing
+	Doctor  []string            // findings of doctor that are about the same
+	Example string              // a message, as it was seen
+	Texts   map[string][]string // how the message stands in the source of those who print it, by repository
 
-	isPage bool // the manual's page has it, and nobody has said more
+	pattern *regexp.Regexp
+	isPage  bool // the manual's page has it, and nobody has said more
 }
 
 // look says what on the node makes the error, given what the groups of the pattern matched.
@@ -72,7 +74,7 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 var failed = regexp.MustCompile(`plugin type="([^"]+)"(?: name="([^"]+)")? failed \((\w+)\)`)
 
 // Explain finds what is known about a text: an error document, a runtime's log line, a message, a part of one, a code of CNI, or one of doctor,
-// repair or lint.
+// repair, lint or trace.
 func Explain(text string) *Explanation {
 	e := parse(text)
 	if m := failed.FindStringSubmatch(e.Message); m != nil {
@@ -80,16 +82,15 @@ func Explain(text string) *Explanation {
 	}
 	e.Findings = append(e.Findings, codesIn(e.Message)...)
 	whole := e.Message + "\n" + e.Details
-	for _, part := range append(slices.Clone(tables), onPage()) {
-		for i := range part {
-			k := &part[i]
-			pattern := regexp.MustCompile(k.Pattern)
-			if m := pattern.FindStringSubmatch(whole); m != nil {
-				f := newFinding(k, finding.Error, strings.TrimSpace(m[0]))
-				f.about = groups(pattern, m)
-				e.Findings = append(e.Findings, f)
-			}
+	for _, k := range slices.Concat(messages(), onPage()) {
+		if m := k.pattern.FindStringSubmatch(whole); m != nil {
+			f := newFinding(&k, finding.Error, strings.TrimSpace(m[0]))
+			f.about = groups(k.pattern, m)
+			e.Findings = append(e.Findings, f)
 		}
+	}
+	if !slices.ContainsFunc(e.Findings, func(f Finding) bool { return !f.known.Wraps }) {
+		e.Findings = append(e.Findings, ownIn(whole)...)
 	}
 	e.leaveOut(func(k *Known) bool { return k.Wraps })
 	e.leaveOut(func(k *Known) bool { return k.isPage })
@@ -119,16 +120,16 @@ func groups(pattern *regexp.Regexp, match []string) map[string]string {
 
 // Looks reports whether something on the node has to do with what was found.
 func (e *Explanation) Looks() bool {
-	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.known.Look != nil || f.known.Doctor != nil })
+	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.known.Look != "" || f.known.Doctor != nil })
 }
 
 // LookAt says what on a node makes the error.
 func (e *Explanation) LookAt(ctx context.Context, n *node.Node, o doctor.Options) {
 	for i := range e.Findings {
 		f := &e.Findings[i]
-		if f.known.Look != nil {
+		if f.known.Look != "" {
 			f.about["failedNetwork"] = e.Network
-			f.Here = append(f.Here, f.known.Look(n, f.about)...)
+			f.Here = append(f.Here, looks[f.known.Look](n, f.about)...)
 		}
 		if f.known.Doctor != nil {
 			o.Node, o.Codes = n, f.known.Doctor

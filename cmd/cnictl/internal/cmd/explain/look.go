@@ -20,6 +20,13 @@ import (
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
+// looks are what messages.yaml names.
+var looks = map[string]look{
+	"bridge": lookAtBridge, "dhcp": lookAtDHCP, "flannel": lookAtFlannel, "holder": lookAtHolder, "ipv6": lookAtIPv6, "link": lookAtLink,
+	"namespace": lookAtNamespace, "networks": lookAtNetworks, "path": lookAtPath, "plugin": lookAtPlugin, "pools": lookAtPools, "port": lookAtPort,
+	"programs": lookAtPrograms,
+}
+
 // lookAtPools says how full the pools are that the message may be about.
 func lookAtPools(n *node.Node, about map[string]string) (here []string) {
 	for _, w := range n.Networks {
@@ -143,7 +150,7 @@ func lookAtNamespace(_ *node.Node, about map[string]string) []string {
 // lookAtNetworks says which networks there are, in the directory that the message names or in that of this node.
 func lookAtNetworks(n *node.Node, about map[string]string) (here []string) {
 	networks, broken := n.Networks, n.Unread
-	dir := cmp.Or(about["dir"], about["dir2"], about["dir3"])
+	dir := cmp.Or(about["dir"], about["dir2"], about["dir3"], about["dir4"])
 	if dir != "" {
 		var err error
 		if networks, broken, err = node.Load(dir); err != nil {
@@ -169,8 +176,8 @@ var pluginDirs = []string{node.DefaultBinDir, "/usr/lib/cni", "/usr/libexec/cni"
 
 // lookAtPlugin says where a plugin is.
 func lookAtPlugin(_ *node.Node, about map[string]string) (here []string) {
-	name := cmp.Or(about["plugin"], about["plugin2"])
-	asked := strings.FieldsFunc(cmp.Or(about["dirs"], about["dirs2"]), func(c rune) bool { return c == ' ' || c == ':' || c == ',' })
+	name := cmp.Or(about["plugin"], about["plugin2"], about["plugin3"])
+	asked := strings.FieldsFunc(cmp.Or(about["dirs"], about["dirs2"], about["dirs3"]), func(c rune) bool { return c == ' ' || c == ':' || c == ',' })
 	for _, dir := range asked {
 		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 			here = append(here, dir+" is no directory here")
@@ -225,7 +232,7 @@ func presence(path string) string {
 
 // lookAtPrograms says which programs for the packet filter there are.
 func lookAtPrograms(*node.Node, map[string]string) (here []string) {
-	for _, program := range []string{"iptables", "ip6tables", "nft"} {
+	for _, program := range []string{"iptables", "ip6tables", "iptables-legacy", "ip6tables-legacy", "nft"} {
 		path, err := exec.LookPath(program)
 		if err != nil {
 			here = append(here, program+" is not in "+strconv.Quote(os.Getenv("PATH")))
