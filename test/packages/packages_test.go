@@ -22,7 +22,7 @@ func TestDebian(t *testing.T) {
 	}
 	s.run("dpkg --audit; dpkg --verify cnibox cnictl cnibox-etcd cnibox-opt")
 	s.standAlone("/usr/lib/cni", "/opt/cni/bin")
-	s.run("cnictl install --dir /opt/cni/bin; dpkg --verify cnibox-opt; cnictl install --dir /srv/cni; /srv/cni/bridge --version; cnictl uninstall --dir /srv/cni; rmdir /srv/cni; rm /opt/cni/bin/.cnibox.json")
+	s.run("cnictl install --dir /opt/cni/bin; dpkg --verify cnibox-opt; cnictl install --dir /srv/cni; /srv/cni/bridge --version; cnictl uninstall --dir /srv/cni; rmdir /srv/cni")
 	s.run("systemd-analyze verify $(ls /usr/lib/systemd/system/cnibox-* | sed 's/@/@boot/')")
 	s.run("systemctl enable cnibox-gc.timer cnibox-dhcp.socket")
 	s.check("cnictl", "old")
