@@ -80,10 +80,24 @@ var faultsOfFilters = []fault{
 		plant: shell("nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'")},
 	{code: "forward-drops", kind: "nft and firewall", config: guarded, works: reachesOutside,
 		plant: shell("nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'")},
+	{code: "forward-drops", kind: "a rule before the routes", works: reachesOutside, plant: shell("iptables-nft -t raw -A PREROUTING -i demo0 -j DROP")},
+	{code: "forward-drops", kind: "what a list opens", config: listed, works: opensOutside, before: func(p *clinic) { p.outside.ServeTCP(p, netlab.OutsideIPv4+":80") }, plant: shell("iptables-nft -P FORWARD DROP")},
+	{code: "forward-drops", kind: "a set", works: reachesOutside,
+		plant: shell("nft add table inet own; nft 'add chain inet own early { type filter hook prerouting priority -150; }'; nft 'add set inet own cut { type ipv4_addr; flags interval; elements = { 10.88.0.0/16 }; }'; nft add rule inet own early ip saddr @cut drop")},
+	{code: "packet-lost", kind: "a policy rule", plant: shell("ip rule add from 10.88.0.0/24 prio 99 blackhole"), works: reachesOutside,
+		says: "take it away if nobody needs it", remedy: shell("ip rule del prio 99")},
+	{code: "packet-lost", kind: "notrack", works: reachesOutside, says: "leave packets from",
+		plant:  shell("nft add table ip raw; nft 'add chain ip raw p { type filter hook prerouting priority raw; }'; nft add rule ip raw p iifname demo0 notrack"),
+		remedy: shell("nft delete table ip raw")},
+	{code: "docker-drops", kind: "iptables-legacy", works: reachesOutside, plant: shell("iptables-legacy -N DOCKER-USER; iptables-legacy -A FORWARD -j DOCKER-USER; iptables-legacy -P FORWARD DROP")},
 	{code: "docker-drops", works: reachesOutside, plant: shell(`for i in iptables-nft ip6tables-nft; do
 		$i -N DOCKER-USER; $i -A FORWARD -j DOCKER-USER; $i -N DOCKER-FORWARD; $i -A FORWARD -j DOCKER-FORWARD; $i -A DOCKER-FORWARD -i docker0 -j ACCEPT; $i -P FORWARD DROP; done`)},
 	{code: "ufw-drops", works: opensOutside, before: func(p *clinic) { p.outside.ServeTCP(p, netlab.OutsideIPv4+":80") }, plant: shell("ufw --force enable >/run/ufw.log 2>&1 || { cat /run/ufw.log >&2; false; }")},
 	{code: "firewalld-no-zone", works: reachesOutside, plant: func(p *clinic) { firewalldtest.Start(p, p.host, "nftables") }},
+	{code: "firewalld-no-zone", kind: "a zone that rejects", works: reachesOutside, plant: func(p *clinic) {
+		firewalldtest.Start(p, p.host, "nftables")
+		p.shell("firewall-cmd --zone=internal --add-source=10.88.0.0/24; firewall-cmd --zone=trusted --add-source=fd00:88::/64")
+	}},
 	{code: "firewalld-sources-lost", config: guarded, works: reachesOutside, pods: []string{}, before: func(p *clinic) {
 		daemon := firewalldtest.Start(p, p.host, "nftables")
 		p.admit("web")
@@ -97,12 +111,12 @@ var faultsOfFilters = []fault{
 	}},
 }
 
-// TestDoctorZones finds nothing where firewalld has a network's bridge, or its addresses, in a zone.
+// TestDoctorZones finds nothing where firewalld has a network's bridge, or its addresses, in a zone that lets pass what they send.
 func TestDoctorZones(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"bridge":  "firewall-cmd --zone=trusted --add-interface=demo0",
-		"subnets": "firewall-cmd --zone=internal --add-source=10.88.0.0/24; firewall-cmd --zone=internal --add-source=fd00:88::/64",
+		"subnets": "firewall-cmd --zone=trusted --add-source=10.88.0.0/24; firewall-cmd --zone=trusted --add-source=fd00:88::/64",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,6 +55,11 @@ func (t *tracer) makeTables(m Marks) error {
 			return &plugin.MissingFeature{Name: "tables of nf_tables that go with their owner", Module: "nf_tables", Version: "5.12", Err: err}
 		}
 	}
+	if chains := m.lastDoor(); chains != nil {
+		if table, err := makeTable(m.table+"-out", unix.NFPROTO_NETDEV, chains); err == nil { // kernels before 5.16 lack that hook
+			t.tables = append(t.tables, table)
+		}
+	}
 	return nil
 }
 
