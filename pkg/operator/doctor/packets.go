@@ -26,7 +26,7 @@ var (
 		Meaning: "firewalld rejects what containers of this network send through the host.",
 		Remedy:  "`firewall-cmd --zone=trusted --change-source=SUBNET`, or the plugin `firewall`"})
 	packetLost = codes.Declare(finding.Code{Name: "packet-lost", Severity: finding.Error,
-		Meaning: "What containers of this network send through the host gets lost on it, and no rule of the packet filter is to blame.",
+		Meaning: "Packets of this network's containers get lost on the host, and no rule of the packet filter is to blame.",
 		Remedy:  "what [`trace`](trace.md) says of it"})
 )
 
@@ -47,7 +47,7 @@ func checkPackets(ctx context.Context, s *subject) (list []Finding, err error) {
 				return list, err // others would fail as well
 			}
 			if cause != nil && cause.Whose != trace.Ours { // such as a list of the network's own
-				f := found(codeOf(cause), n.Name, nil, "what %s sends from %s to others gets lost: %s", a.ContainerID, from, cause.Summary)
+				f := found(codeOf(cause), n.Name, nil, "packets of %s from %s to others get lost: %s", a.ContainerID, from, cause.Summary)
 				if f.Remedy == "" { // the network's name is not one to beware of
 					f.Remedy, f.Commands = cause.Remedy, cause.Commands
 				}

@@ -41,11 +41,6 @@ func hasLists(t *nftables.Table) bool {
 	return slices.ContainsFunc([]nftables.Table{nft.Judging.Table, nft.GuardingPorts.Table}, func(own nftables.Table) bool { return own.Family == t.Family && own.Name == t.Name })
 }
 
-// nftFamily is how nft calls the family of a table of lists.
-func nftFamily(t nftables.Table) string {
-	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyBridge: "bridge"}[t.Family]
-}
-
 // readAdded notes the rules of a chain that accept: those of cnibox drop, or go on.
 func (r *ruleset) readAdded(conn *nftables.Conn, c *nftables.Chain) error {
 	rules, err := conn.GetRules(c.Table, c)
@@ -63,9 +58,9 @@ func checkLists(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, r := range s.filter.added {
 		remedy := finding.Say("ask who has added rule %d, and delete it", r.handle)
 		if trace.IsPlain(r.chain) {
-			remedy = finding.Run("nft", "delete", "rule", nftFamily(r.table), r.table.Name, r.chain, "handle", fmt.Sprint(r.handle))
+			remedy = finding.Run("nft", "delete", "rule", trace.FamilyName(byte(r.table.Family)), r.table.Name, r.chain, "handle", fmt.Sprint(r.handle))
 		}
-		list = append(list, found(listsOpened, "", remedy, "rule %d of chain %s in table %s %s accepts packets, and is not of cnibox", r.handle, r.chain, nftFamily(r.table), r.table.Name))
+		list = append(list, found(listsOpened, "", remedy, "rule %d of chain %s in table %s %s accepts packets, and is not of cnibox", r.handle, r.chain, trace.FamilyName(byte(r.table.Family)), r.table.Name))
 	}
 	for _, n := range s.networks {
 		p := n.find(closesEgress)

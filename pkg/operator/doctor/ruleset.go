@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/program"
 )
 
-// ruleset is what the checks need of the packet filter's rules. What they do with packets is seen, not read: checkPackets.
+// ruleset is what the checks need of the packet filter's rules. checkPackets sees for itself where they lead packets.
 type ruleset struct {
 	added     []addedRule // to the tables of lists
 	kubeProxy bool        // rules of Kubernetes' Services are there
