@@ -112,7 +112,7 @@ func TestCauses(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	for i, c := range causes {
-		if netlab.LeftOut(t, i, 2) {
+		if netlab.LeftOut(t, i, 3) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) { f.try(t, c) })
