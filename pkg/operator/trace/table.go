@@ -3,7 +3,6 @@ package trace
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -170,12 +169,8 @@ func newTableName() string {
 	return fmt.Sprintf("%s%d-%s", ownTables, os.Getpid(), strings.ToLower(rand.Text()[:6]))
 }
 
-// makeTable makes our table of a family in the namespace of the calling thread. It goes when the connection is closed, or this process ends.
-func makeTable(name string, family byte, chains []chain) (*netlink.Conn, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, err
-	}
+// makeTable makes our table of a family. It goes when the connection is closed, or this process ends.
+func makeTable(conn *netlink.Conn, name string, family byte, chains []chain) error {
 	batch := []netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN), message(family, unix.NFT_MSG_NEWTABLE, netlink.Create|netlink.Excl, func(ae *netlink.AttributeEncoder) {
 		ae.String(unix.NFTA_TABLE_NAME, name)
 		ae.Uint32(unix.NFTA_TABLE_FLAGS, tableOwned)
@@ -192,10 +187,7 @@ func makeTable(name string, family byte, chains []chain) (*netlink.Conn, error) 
 			}))
 		}
 	}
-	if err := send(conn, append(batch, batchMessage(unix.NFNL_MSG_BATCH_END))); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
+	return send(conn, append(batch, batchMessage(unix.NFNL_MSG_BATCH_END)))
 }
 
 func send(conn *netlink.Conn, batch []netlink.Message) error {
