@@ -91,6 +91,29 @@ func TestQueued(t *testing.T) {
 	}
 }
 
+// TestIsMine tells a flow's packets from those of another trace with the same ends, whatever the host makes of its port.
+func TestIsMine(t *testing.T) {
+	from, to, host := netip.MustParseAddr("10.88.0.2"), netip.MustParseAddr("192.0.2.254"), netip.MustParseAddr("192.0.2.1")
+	f, known, ports := Flow{From: from, To: to, Port: 61001, ToPort: 80}, map[uint32]bool{}, map[uint16]bool{4711: true}
+	for _, c := range []struct {
+		name string
+		e    Event
+		want bool
+	}{
+		{"a request", Event{id: 1, Packet: Header{From: from, To: to, FromPort: 61001, ToPort: 80}}, true},
+		{"the same, changed", Event{id: 1, Packet: Header{From: host, To: host, FromPort: 4711, ToPort: 81}}, true},
+		{"its answer", Event{id: 2, Packet: Header{From: to, To: host, FromPort: 80, ToPort: 4711}}, true},
+		{"of another trace", Event{id: 3, Packet: Header{From: from, To: to, FromPort: 61002, ToPort: 80}}, false},
+		{"the answer of that", Event{id: 4, Packet: Header{From: to, To: host, FromPort: 80, ToPort: 61002}}, false},
+		{"of others with its port", Event{id: 5, Packet: Header{From: host, To: netip.MustParseAddr("192.0.2.9"), FromPort: 61001, ToPort: 80}}, false},
+		{"an error", Event{id: 6, Packet: Header{From: host, To: from, Protocol: 1, Type: 3}}, true},
+	} {
+		if got := f.isMine(c.e, known, ports); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
 // FuzzParse reads whatever a kernel may send.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 8, 0, 1, 0, 'm', 'i', 'n', 'e'})

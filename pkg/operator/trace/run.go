@@ -319,7 +319,7 @@ func (r *run) stop() (err error) {
 
 // hear notes a step, and reports whether it is the last one.
 func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
-	if h.at.isHost() && !r.flow.isMine(h.Event, known) {
+	if h.at.isHost() && !r.flow.isMine(h.Event, known, r.ports) {
 		return false
 	}
 	r.steps[h.at] = append(r.steps[h.at], h.Event)
