@@ -166,3 +166,30 @@ func TestDoctorFiltersThatLetPass(t *testing.T) {
 		}
 	})
 }
+
+// TestDoctorSendsNothing has none of doctor's packets leave the node, and no container on it get one: neither that for which they stand, nor one to which
+// a rule leads them.
+func TestDoctorSendsNothing(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, demo)
+	p.admit("web", "db")
+	p.shell("nft add table ip own; nft add chain ip own p '{ type nat hook prerouting priority -150; }'")
+	everywhere := []*netlab.Namespace{&p.outside.Namespace, &p.pods["web"].Namespace, &p.pods["db"].Namespace}
+	for _, in := range everywhere {
+		in.MustRun(t, "nft", "add table inet own; add chain inet own i { type filter hook prerouting priority -300; }; add rule inet own i meta l4proto tcp counter")
+	}
+	before := p.host.MustRun(t, "sh", "-c", "cat /proc/net/nf_conntrack 2>/dev/null | grep -c tcp || true")
+	for _, script := range []string{"true", "nft add rule ip own p tcp dport 443 dnat to " + p.address["db"] + ":80", "nft flush chain ip own p; nft add rule ip own p tcp dport 443 redirect to :3128",
+		"nft flush chain ip own p; iptables-nft -A FORWARD -p tcp -j REJECT --reject-with tcp-reset", "iptables-nft -F; iptables-nft -A FORWARD -j REJECT"} {
+		p.shell(script)
+		p.examine("forward-drops", "packet-lost")
+		for _, in := range everywhere {
+			if counted := in.MustRun(t, "nft", "list", "table", "inet", "own"); !strings.Contains(counted, "packets 0 bytes 0") {
+				t.Errorf("%s: %s got packets:\n%s", script, in.Name(), counted)
+			}
+		}
+	}
+	if after := p.host.MustRun(t, "sh", "-c", "cat /proc/net/nf_conntrack 2>/dev/null | grep -c tcp || true"); after != before {
+		t.Errorf("connections are left: %s, and there were %s", after, before)
+	}
+}
