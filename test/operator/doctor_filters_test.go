@@ -179,7 +179,7 @@ func TestDoctorSendsNothing(t *testing.T) {
 		in.MustRun(t, "nft", "add table inet own; add chain inet own i { type filter hook prerouting priority -300; }; add rule inet own i meta l4proto tcp counter")
 	}
 	before := p.host.MustRun(t, "sh", "-c", "cat /proc/net/nf_conntrack 2>/dev/null | grep -c tcp || true")
-	for _, script := range []string{"true", "nft add rule ip own p tcp dport 443 dnat to " + p.address["db"] + ":80", "nft flush chain ip own p; nft add rule ip own p tcp dport 443 redirect to :3128",
+	for _, script := range []string{"true", "nft add rule ip own p tcp dport 443 dnat to " + p.address["web"] + ":80", "nft flush chain ip own p; nft add rule ip own p tcp dport 443 redirect to :3128",
 		"nft flush chain ip own p; iptables-nft -A FORWARD -p tcp -j REJECT --reject-with tcp-reset", "iptables-nft -F; iptables-nft -A FORWARD -j REJECT"} {
 		p.shell(script)
 		p.examine("forward-drops", "packet-lost")
