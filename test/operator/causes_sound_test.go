@@ -45,17 +45,18 @@ var variants = []variant{
 	{name: "kube-proxy by nftables", script: kubeProxyNFT, undo: "nft delete table ip kube-proxy"},
 	{name: "ufw", script: ufw + "; ufw default allow routed >/dev/null; ufw allow 22 >/dev/null", undo: ufwOff},
 	{name: "iptables-legacy", script: "iptables-legacy -A FORWARD -i demo0 -j ACCEPT; iptables-legacy -A FORWARD -j ACCEPT; iptables-legacy -P FORWARD DROP", undo: "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -F"},
-	{name: "firewalld", script: "for n in 88 89 90 91 92; do firewall-cmd -q --zone=trusted --add-source=10.$n.0.0/24; done; firewall-cmd -q --zone=trusted --add-source=fd00:88::/64", undo: "nft delete table inet firewalld",
-		start: func(t *testing.T, f *field) func() {
-			daemon := firewalldtest.Start(t, f.host, "nftables")
-			return func() { daemon.Stop(t) }
-		}},
+	{name: "firewalld", script: "for n in 88 89 90 91 92; do firewall-cmd -q --zone=trusted --add-source=10.$n.0.0/24; done; firewall-cmd -q --zone=trusted --add-source=fd00:88::/64", undo: "nft delete table inet firewalld", start: runFirewalld},
 	{name: "rp_filter 2", script: "sysctl -qw net.ipv4.conf.all.rp_filter=2", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
 	{name: "rp_filter 1", script: "sysctl -qw net.ipv4.conf.all.rp_filter=1", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
 	{name: "a policy rule to the same table", script: "ip rule add from 10.88.0.0/24 prio 99 lookup main", undo: "ip rule del prio 99"},
 	{name: "a table of its own", script: "ip route add default via 192.0.2.254 table 77; ip rule add from 10.88.0.0/24 to 192.0.2.0/24 prio 99 lookup 77", undo: "ip rule del prio 99; ip route flush table 77"},
 	{name: "blackholes for others", script: "ip route add blackhole 198.51.100.0/24; ip route add blackhole 10.200.0.0/16", undo: "ip route del blackhole 198.51.100.0/24; ip route del blackhole 10.200.0.0/16"},
 	{name: "a blackhole for addresses that nobody has", script: "ip route add blackhole 203.0.113.0/24; ip route add blackhole 2001:db8:fffe::/48", undo: "ip route del blackhole 203.0.113.0/24; ip -6 route del blackhole 2001:db8:fffe::/48"},
+}
+
+func runFirewalld(t *testing.T, f *field) (stop func()) {
+	daemon := firewalldtest.Start(t, f.host, "nftables")
+	return func() { daemon.Stop(t) }
 }
 
 // TestNoCause finds no cause on nodes where packets arrive: neither trace nor doctor does. What they look with goes with them.

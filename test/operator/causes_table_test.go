@@ -103,6 +103,7 @@ var causes = []cause{
 	{name: "Docker's chain for administrators", plant: docker + "iptables -P FORWARD ACCEPT; iptables -A DOCKER-USER -i uplink0 -j DROP", trace: published, code: "rule-drops", undo: "no_iptables"},
 	{name: "ufw", plant: ufw, trace: "web --to 192.0.2.254:80", code: "policy-drops", whose: "ufw", undo: ufwOff},
 	{name: "ufw, a published port", plant: ufw, trace: published, code: "policy-drops", whose: "ufw", undo: ufwOff},
+	{name: "firewalld", start: runFirewalld, plant: ":", trace: outwards, code: "rule-drops", whose: "firewalld", says: "of table inet firewalld drops it: reject", undo: "nft delete table inet firewalld"},
 	{name: "kube-proxy", plant: kubeProxy + "iptables -A KUBE-SERVICES -d 192.0.2.254/32 -p icmp -j REJECT", trace: outwards, code: "rule-drops", whose: "kube-proxy", undo: "no_iptables"},
 	{name: "kube-proxy by nftables", plant: kubeProxyNFT + "nft add element ip kube-proxy no-endpoint-services '{ 10.88.0.2 . tcp . 80 : goto reject-chain }'", trace: published, code: "rule-drops", whose: "kube-proxy", undo: "nft delete table ip kube-proxy"},
 	{name: "iptables-legacy", plant: "iptables-legacy -A FORWARD -p icmp -j DROP", trace: outwards, code: "legacy-drops", says: "a rule in chain FORWARD of table filter of iptables-legacy drops it: -p icmp -j DROP", undo: "iptables-legacy -F"},

@@ -24,6 +24,7 @@ type cause struct {
 	hand  string // what a person does where the remedy is no command
 	undo  string // "": takes away what the function rule has made
 	more  string // what else is asked when it is undone
+	start func(t *testing.T, f *field) (stop func())
 }
 
 // field is a node with 20 containers on several networks, on which causes are planted.
@@ -120,6 +121,9 @@ func TestCauses(t *testing.T) {
 }
 
 func (f *field) try(t *testing.T, c cause) {
+	if c.start != nil {
+		defer c.start(t, f)()
+	}
 	f.run(t, c.plant)
 	began := time.Now()
 	r := f.ask(t, silence, c.trace)
