@@ -19,7 +19,7 @@ var falseAlarms = []struct {
 	{name: "bridged packets don't pass, and nobody needs it", script: "[ ! -e /proc/sys/net/bridge ] || sysctl -qw net.bridge.bridge-nf-call-iptables=0"},
 	{name: "another address, which the bridge plugin may remove", config: strings.Replace(demo, `"ipMasq": true`, `"ipMasq": true, "forceAddress": true`, 1),
 		script: "ip link add demo0 up type bridge; ip address add 10.99.0.1/24 dev demo0"},
-	{name: "IPv6 is dropped, and the network has none", config: routed, script: "ip6tables-nft -P FORWARD DROP"},
+	{name: "IPv6 is dropped, and the network has none", config: routed, pods: []string{"web"}, script: "ip6tables-nft -P FORWARD DROP"},
 	{name: "a route to a larger network", script: "ip route add 10.88.0.0/16 via " + netlab.OutsideIPv4 + "; ip route add 10.88.0.9/32 via " + netlab.OutsideIPv4},
 	{name: "a route to a network beside it", script: "ip route add 10.88.1.0/24 via " + netlab.OutsideIPv4},
 	{name: "two networks on one bridge, each with its part", script: `cd /etc/cni/net.d
@@ -28,8 +28,10 @@ var falseAlarms = []struct {
 	{name: "a manager's file, and no manager", script: `printf '[Match]\nName=*\n' >/etc/systemd/network/10-all.network`},
 	{name: "a small uplink, and a network that knows", config: strings.Replace(demo, `"bridge": "demo0"`, `"bridge": "demo0", "mtu": 1400`, 1),
 		script: "ip link set " + netlab.UplinkName + " mtu 1400"},
-	{name: "firewalld's own table drops", script: `nft add table inet firewalld
-		nft 'add chain inet firewalld forward { type filter hook forward priority 10; policy drop; }'; nft add rule inet firewalld forward ip protocol icmp accept`},
+	{name: "firewalld's own table drops what is of others", pods: []string{"web"}, script: `nft add table inet firewalld
+		nft 'add chain inet firewalld forward { type filter hook forward priority 10; policy drop; }'; nft add rule inet firewalld forward iifname demo0 accept`},
+	{name: "the network's own list closes all but one address", config: listed, pods: []string{"web"}, script: ":"},
+	{name: "the network's own policy keeps others away", config: strings.Replace(demo, `{"type": "portmap"`, `{"type": "firewall", "ingressPolicy": "isolated"}, {"type": "portmap"`, 1), pods: []string{"web"}, script: ":"},
 	{name: "the reference plugins, in a directory that comes later", script: `mkdir -p /etc/containers
 		printf '[network]\nnetwork_backend="cni"\ncni_plugin_dirs=["/opt/cni/bin", "/usr/lib/cni"]\n' >/etc/containers/containers.conf`},
 	{name: "a pool of one address, which is taken", pods: []string{"web"}, script: ":",

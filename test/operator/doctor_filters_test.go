@@ -81,10 +81,24 @@ var faultsOfFilters = []fault{
 		plant: shell("nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'")},
 	{code: "forward-drops", kind: "nft and firewall", config: guarded, works: reachesOutside,
 		plant: shell("nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'")},
+	{code: "forward-drops", kind: "a rule before the routes", works: reachesOutside, plant: shell("iptables-nft -t raw -A PREROUTING -i demo0 -j DROP")},
+	{code: "forward-drops", kind: "what a list opens", config: listed, works: opensOutside, before: func(p *clinic) { p.outside.ServeTCP(p, netlab.OutsideIPv4+":80") }, plant: shell("iptables-nft -P FORWARD DROP")},
+	{code: "forward-drops", kind: "a set", works: reachesOutside,
+		plant: shell("nft add table inet own; nft 'add chain inet own early { type filter hook prerouting priority -150; }'; nft 'add set inet own cut { type ipv4_addr; flags interval; elements = { 10.88.0.0/16 }; }'; nft add rule inet own early ip saddr @cut drop")},
+	{code: "packet-lost", kind: "a policy rule", plant: shell("ip rule add from 10.88.0.0/24 prio 99 blackhole"), works: reachesOutside,
+		says: "take it away if nobody needs it", remedy: shell("ip rule del prio 99")},
+	{code: "packet-lost", kind: "notrack", works: reachesOutside, says: "leave packets from",
+		plant:  shell("nft add table ip raw; nft 'add chain ip raw p { type filter hook prerouting priority raw; }'; nft add rule ip raw p iifname demo0 notrack"),
+		remedy: shell("nft delete table ip raw")},
+	{code: "docker-drops", kind: "iptables-legacy", works: reachesOutside, plant: shell("iptables-legacy -N DOCKER-USER; iptables-legacy -A FORWARD -j DOCKER-USER; iptables-legacy -P FORWARD DROP")},
 	{code: "docker-drops", works: reachesOutside, plant: shell(`for i in iptables-nft ip6tables-nft; do
 		$i -N DOCKER-USER; $i -A FORWARD -j DOCKER-USER; $i -N DOCKER-FORWARD; $i -A FORWARD -j DOCKER-FORWARD; $i -A DOCKER-FORWARD -i docker0 -j ACCEPT; $i -P FORWARD DROP; done`)},
 	{code: "ufw-drops", works: opensOutside, before: func(p *clinic) { p.outside.ServeTCP(p, netlab.OutsideIPv4+":80") }, plant: shell("ufw --force enable >/run/ufw.log 2>&1 || { cat /run/ufw.log >&2; false; }")},
 	{code: "firewalld-no-zone", works: reachesOutside, plant: func(p *clinic) { firewalldtest.Start(p, p.host, "nftables") }},
+	{code: "firewalld-no-zone", kind: "a zone that rejects", works: reachesOutside, plant: func(p *clinic) {
+		firewalldtest.Start(p, p.host, "nftables")
+		p.shell("firewall-cmd --zone=internal --add-source=10.88.0.0/24; firewall-cmd --zone=trusted --add-source=fd00:88::/64")
+	}},
 	{code: "firewalld-sources-lost", config: guarded, works: reachesOutside, pods: []string{}, before: func(p *clinic) {
 		daemon := firewalldtest.Start(p, p.host, "nftables")
 		p.admit("web")
@@ -98,12 +112,12 @@ var faultsOfFilters = []fault{
 	}},
 }
 
-// TestDoctorZones finds nothing where firewalld has a network's bridge, or its addresses, in a zone.
+// TestDoctorZones finds nothing where firewalld has a network's bridge, or its addresses, in a zone that lets pass what they send.
 func TestDoctorZones(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"bridge":  "firewall-cmd --zone=trusted --add-interface=demo0",
-		"subnets": "firewall-cmd --zone=internal --add-source=10.88.0.0/24; firewall-cmd --zone=internal --add-source=fd00:88::/64",
+		"subnets": "firewall-cmd --zone=trusted --add-source=10.88.0.0/24; firewall-cmd --zone=trusted --add-source=fd00:88::/64",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,4 +166,31 @@ func TestDoctorFiltersThatLetPass(t *testing.T) {
 			t.Errorf("found %+v", e.Findings)
 		}
 	})
+}
+
+// TestDoctorSendsNothing has none of doctor's packets leave the node, and no container on it get one: neither that for which they stand, nor one to which
+// a rule leads them.
+func TestDoctorSendsNothing(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, demo)
+	p.admit("web", "db")
+	p.shell("nft add table ip own; nft add chain ip own p '{ type nat hook prerouting priority -150; }'")
+	everywhere := []*netlab.Namespace{&p.outside.Namespace, &p.pods["web"].Namespace, &p.pods["db"].Namespace}
+	for _, in := range everywhere {
+		in.MustRun(t, "nft", "add table inet own; add chain inet own i { type filter hook prerouting priority -300; }; add rule inet own i meta l4proto tcp counter")
+	}
+	before := p.host.MustRun(t, "sh", "-c", "cat /proc/net/nf_conntrack 2>/dev/null | grep -c tcp || true")
+	for _, script := range []string{"true", "nft add rule ip own p tcp dport 443 dnat to " + p.address["web"] + ":80", "nft flush chain ip own p; nft add rule ip own p tcp dport 443 redirect to :3128",
+		"nft flush chain ip own p; iptables-nft -A FORWARD -p tcp -j REJECT --reject-with tcp-reset", "iptables-nft -F; iptables-nft -A FORWARD -j REJECT"} {
+		p.shell(script)
+		p.examine("forward-drops", "packet-lost")
+		for _, in := range everywhere {
+			if counted := in.MustRun(t, "nft", "list", "table", "inet", "own"); !strings.Contains(counted, "packets 0 bytes 0") {
+				t.Errorf("%s: %s got packets:\n%s", script, in.Name(), counted)
+			}
+		}
+	}
+	if after := p.host.MustRun(t, "sh", "-c", "cat /proc/net/nf_conntrack 2>/dev/null | grep -c tcp || true"); after != before {
+		t.Errorf("connections are left: %s, and there were %s", after, before)
+	}
 }

@@ -47,7 +47,7 @@ func TestProbe(t *testing.T) {
 		says    []string
 		needs   netlab.Feature
 	}{
-		{name: "bridge", plugins: probedBridge + "," + portmap + `, {"type": "firewall"}`, works: []string{"published port, from b itself, UDP", "published port, from the host's loopback, TCP",
+		{name: "bridge", plugins: probedBridge + "," + portmap + `, {"type": "firewall"}`, works: []string{"published port, from b itself, UDP", "published port, from the host's loopback, TCP", "published port, from outside, TCP",
 			"a to the outside, ping", "largest packet, a to the outside", "a to its gateway, ping"}},
 		{name: "iptables", plugins: strings.Replace(probedBridge, `"ipMasq": true`, `"ipMasq": true, "ipMasqBackend": "iptables"`, 1) +
 			`, {"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}, {"type": "firewall", "backend": "iptables"}`, works: []string{"published port, from b itself, UDP"}},
@@ -160,10 +160,13 @@ func TestProbeFindsFaults(t *testing.T) {
 		{name: "not tracked", plugins: all, script: "nft 'add table ip raw; add chain ip raw p { type filter hook prerouting priority raw; }; add rule ip raw p notrack'", test: "published port, from a, TCP",
 			packet: "request", seen: "demo0, coming in", gone: "demo0, going out", reason: "takes it out of connection tracking"},
 		{name: "a policy rule", plugins: all, script: "ip rule add from 10.88.0.0/24 prio 99 prohibit", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "the policy rule 99: from 10.88.0.0/24 prohibit"},
-		{name: "masqueraded no more", plugins: all, script: "nft flush ruleset", test: toOutside, packet: "request", seen: "uplink0", reason: "it left by uplink0 with the container's own address 10.88.0."},
+		{name: "masqueraded no more", plugins: all, script: "nft flush ruleset", test: toOutside, packet: "request", seen: "uplink0", reason: "it leaves by uplink0 with the container's own address 10.88.0."},
+		{name: "dropped at the edge", plugins: all, script: "nft 'add table netdev e; add chain netdev e i { type filter hook ingress device uplink0 priority 0; }; add rule netdev e i meta l4proto tcp drop'",
+			test: "published port, from outside, TCP", packet: "request", reason: `rule \d+ in chain i of table netdev e drops it`},
+		{name: "from outside, flushed", plugins: all, script: "nft flush ruleset", test: "published port, from outside, UDP", packet: "request", reason: "the port map is gone"},
 		{name: "port map flushed, for the host", plugins: all, script: "nft flush ruleset", test: "published port, from the host, UDP", packet: "request", gone: "demo0", reason: `no rule leads port \d+/\w+ of the node to b: the port map is gone`},
 		{name: "no route_localnet", plugins: all, script: "sysctl -wq net.ipv4.conf.all.route_localnet=0 net.ipv4.conf.demo0.route_localnet=0", test: "published port, from the host's loopback, TCP", packet: "request", gone: "demo0", reason: "route_localnet is 0"},
-		{name: "no masquerading", plugins: strings.Replace(probedBridge, `"ipMasq": true, `, "", 1), script: ":", test: toOutside, packet: "request", seen: "uplink0", reason: "it left by uplink0 with the container's own address 10.88.0."},
+		{name: "no masquerading", plugins: strings.Replace(probedBridge, `"ipMasq": true, `, "", 1), script: ":", test: toOutside, packet: "request", seen: "uplink0", reason: "it leaves by uplink0 with the container's own address 10.88.0."},
 		{name: "hairpin off", plugins: all, script: "bridge link set dev $B hairpin off", test: "published port, from b itself, TCP", packet: "request", seen: "(demo0|B).*", gone: "(demo0|B).*", reason: "hairpin is off"},
 		{name: "name server refuses", plugins: all, script: ":", args: []string{"--dns", netlab.OutsideIPv4}, test: "names, by " + netlab.OutsideIPv4, packet: "request", seen: "uplink0", reason: "192.0.2.254 answered by ICMP"},
 		{name: "name server dead", plugins: all, script: ":", args: []string{"--dns", "192.0.2.77"}, test: "names, by 192.0.2.77", packet: "question who has 192.0.2.77", seen: "uplink0", reason: "nobody beyond uplink0"},

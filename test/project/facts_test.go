@@ -27,7 +27,6 @@ var ownWords = map[string]string{
 	"pkg/netfilter/tables.go":                            "a family of nf_tables",
 	"pkg/netfilter/nft/owner.go":                         "part of what hashes in the ruleset are made of",
 	"pkg/operator/doctor/daemons.go":                     "the text of a remedy",
-	"pkg/operator/doctor/filter.go":                      "a family of nf_tables",
 	"pkg/operator/doctor/links.go":                       "a key",
 	"pkg/operator/lint/limits.go":                        "a capability",
 	"pkg/operator/netconf/netconf.go":                    "a key, which others' plugins have, too",

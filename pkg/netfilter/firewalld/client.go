@@ -151,22 +151,5 @@ func zoneOf(ctx context.Context, addr netip.Addr) (Zone, error) {
 	return Zone(zone), err
 }
 
-// ZoneOfNetwork returns the zone that all addresses of a network are a source of, "" for none.
-func ZoneOfNetwork(ctx context.Context, network netip.Prefix) (Zone, error) {
-	return askForZone(ctx, "getZoneOfSource", network.String())
-}
-
-// ZoneOfInterface returns the zone that an interface is in, "" if it is in none, and the default zone counts.
-func ZoneOfInterface(ctx context.Context, name string) (Zone, error) {
-	return askForZone(ctx, "getZoneOfInterface", name)
-}
-
-func askForZone(ctx context.Context, method, of string) (zone Zone, err error) {
-	ctx, cancel := withQuestionTime(ctx)
-	defer cancel()
-	err = call(ctx, BusName, objectPath, BusName+".zone."+method, &zone, of)
-	return zone, err
-}
-
 // source is how the reference plugins write an address, which firewalld keeps apart from the same one written differently.
 func source(a netip.Addr) string { return result.Single(a).String() }

@@ -17,13 +17,16 @@ type check struct {
 
 func (c check) isWanted(o Options) bool {
 	if o.Codes == nil {
-		return o.Check || c.at != byCheck
+		return o.Thorough || c.at != byCheck && c.at != byPackets
 	}
 	return slices.ContainsFunc(c.codes, func(code *finding.Code) bool { return slices.Contains(o.Codes, code.Name) })
 }
 
-// byCheck is the check that costs a call for each attachment.
-const byCheck = "attachments, by CHECK"
+// The checks that cost a call for each attachment, and a packet for each network.
+const (
+	byCheck   = "attachments, by CHECK"
+	byPackets = "packets of containers"
+)
 
 // checks are all of them. Those that explain what others would only notice come first.
 var checks = []check{
@@ -49,8 +52,7 @@ var checks = []check{
 	{"sysctls at the next boot", finding.Codes{forwardingOffAtBoot}, checkBoot},
 	{"IPv6", finding.Codes{ipv6Off}, checkIPv6},
 	{"bridged packets", finding.Codes{bridgeNFOff}, checkBridgedPackets},
-	{"packet filter", finding.Codes{forwardDrops, dockerDrops, ufwDrops}, checkFilter},
-	{"firewalld", finding.Codes{firewalldNoZone, firewalldSourcesLost}, checkFirewalld},
+	{"firewalld", finding.Codes{firewalldSourcesLost}, checkFirewalld},
 	{"rules of attachments", finding.Codes{rulesGone}, checkRules},
 	{"what containers may reach", finding.Codes{listsOlder}, checkLists},
 	{"links", finding.Codes{bridgeDown, masterDown, bridgePortLost, bridgeNearlyFull, mtuAboveUplink}, checkLinks},
@@ -60,5 +62,6 @@ var checks = []check{
 	{"caches of results", finding.Codes{cacheTorn, networkInTwoCaches}, checkCaches},
 	{"leftovers, by gc", finding.Codes{leftovers, gcStopped}, checkLeftovers},
 	{"deletions", finding.Codes{delNotEnded}, checkDeletions},
+	{byPackets, finding.Codes{forwardDrops, dockerDrops, ufwDrops, firewalldNoZone, packetLost}, checkPackets},
 	{byCheck, finding.Codes{listsGone, repair.Broken, repair.Changed}, checkAttachments},
 }

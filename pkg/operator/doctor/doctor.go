@@ -17,7 +17,7 @@ type Options struct {
 	node.Options            // its BinDirs count where no runtime says which are its own
 	OwnBinDirs   bool       // they count whatever runtimes say
 	Codes        []string   // look for these only; nil is all
-	Check        bool       // call CHECK for each attachment, too
+	Thorough     bool       // call CHECK for each attachment, and follow a packet of each network, too
 	Node         *node.Node // what is on the node, if that has been read already
 }
 

@@ -5,12 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/nftables"
-
 	"github.com/cnibox/cnibox/pkg/operator/finding"
-	"github.com/cnibox/cnibox/pkg/operator/netconf"
-	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/pagetest"
 )
 
@@ -39,23 +34,5 @@ func TestFoundOfHostileNetwork(t *testing.T) {
 	}
 	if f := found(etcdNotTold, "demo", finding.Run("cnictl", "leases", "keep", "demo"), "something"); !f.Fixable || f.Remedy != "cnictl leases keep demo" || len(f.Commands) != 1 {
 		t.Errorf("%+v", f)
-	}
-}
-
-// TestAcceptRules has nft read no names that it would take for something else.
-func TestAcceptRules(t *testing.T) {
-	n := &network{Network: &node.Network{Name: "demo"}, parts: []*netconf.Part{{Facts: plugin.Facts{Bridge: "demo0"}}}}
-	c := forwardChain{table: nftables.Table{Name: "own", Family: nftables.TableFamilyINet}, name: "forward", v4: true}
-	want := "nft insert rule inet own forward iifname demo0 accept\n" +
-		"nft insert rule inet own forward oifname demo0 ct state established,related accept\n" +
-		"nft insert rule inet own forward oifname demo0 ct status dnat accept"
-	if got := c.acceptRules(n).String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	for _, name := range []string{"a;flush", "-a", "a}", `a"`, "$a"} {
-		n.parts[0].Facts.Bridge = name
-		if got := c.acceptRules(n); got.Commands() != nil {
-			t.Errorf("bridge %q: %s", name, got)
-		}
 	}
 }

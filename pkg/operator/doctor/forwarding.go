@@ -36,7 +36,7 @@ func dotted(key string) string {
 	return strings.ReplaceAll(key, "/", ".")
 }
 
-var forwardingOff = codes.Declare(finding.Code{Name: "forwarding-off", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
+var forwardingOff = codes.Declare(finding.Code{Name: "forwarding-off", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken, packetLost},
 	Meaning: "The host does not forward packets: containers reach nothing but the host. Something has set it back after ADD had set it.",
 	Remedy:  "`sysctl -w net.ipv4.ip_forward=1`"})
 
@@ -147,16 +147,6 @@ func (s *subject) checkReversePath() (list []Finding, err error) {
 	remedy := finding.Steps(set("net/ipv4/conf/all/rp_filter", "2"), finding.Say(`or add {"type": "sbr"} to the plugins of the networks that have not the default route`))
 	return []Finding{found(rpFilterStrict, "", remedy, "rp_filter is 1 (strict), and %s in several networks without the plugin sbr: %s",
 		count(len(containers), "container is", "containers are"), some(containers))}, err
-}
-
-// bridgedPacketsPass reports whether packets that a bridge does not route go through iptables' chains.
-func bridgedPacketsPass(v6 bool) bool {
-	key := "net/bridge/bridge-nf-call-iptables"
-	if v6 {
-		key = "net/bridge/bridge-nf-call-ip6tables"
-	}
-	v, err := value(key)
-	return err == nil && v == "1"
 }
 
 var bridgeNFOff = codes.Declare(finding.Code{Name: "bridge-nf-off", Severity: finding.Warning,

@@ -13,7 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-var bridgeDown = codes.Declare(finding.Code{Name: "bridge-down", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
+var bridgeDown = codes.Declare(finding.Code{Name: "bridge-down", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken, packetLost},
 	Meaning: "Nothing passes between the bridge's containers, or to and from them.",
 	Remedy:  "`ip link set dev BRIDGE up`"})
 
@@ -64,7 +64,7 @@ func (s *subject) checkMasters(n *network) (list []Finding) {
 	return list
 }
 
-var bridgePortLost = codes.Declare(finding.Code{Name: "bridge-port-lost", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
+var bridgePortLost = codes.Declare(finding.Code{Name: "bridge-port-lost", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken, packetLost},
 	Meaning: "These containers are cut off: something has taken their host ends out of the bridge.",
 	Remedy:  "`ip link set dev VETH master BRIDGE`"})
 

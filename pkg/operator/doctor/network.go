@@ -87,7 +87,6 @@ func (n *network) bridge() string {
 func isOnBridge(f plugin.Facts) bool      { return f.Bridge != "" }
 func isGateway(f plugin.Facts) bool       { return f.IsGateway }
 func hasHostEnd(f plugin.Facts) bool      { return f.HasHostEnd }
-func opensFirewall(f plugin.Facts) bool   { return f.OpensFirewall }
 func routesBySource(f plugin.Facts) bool  { return f.RoutesBySource }
 func publishesPorts(f plugin.Facts) bool  { return f.PublishesPorts }
 func needsSubnetFile(f plugin.Facts) bool { return f.Subnets != nil }

@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-var rulesGone = codes.Declare(finding.Code{Name: "rules-gone", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+var rulesGone = codes.Declare(finding.Code{Name: "rules-gone", Severity: finding.Error, Brings: finding.Codes{repair.Broken, packetLost},
 	Meaning: "Somebody has flushed the packet filter: these containers are not masqueraded, and their ports not published.",
 	Remedy:  "`cnictl repair NETWORK`"})
 

@@ -2,47 +2,26 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 
+	"github.com/coreos/go-iptables/iptables"
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/program"
 )
 
-// ruleset is what the checks need of the packet filter. It is read over netlink, and of iptables-legacy by its program.
+// ruleset is what the checks need of the packet filter's rules. checkPackets sees for itself where they lead packets.
 type ruleset struct {
-	drops     []forwardChain
 	kubeProxy bool // rules of Kubernetes' Services are there
-}
-
-// forwardChain is a base chain at hook forward that drops what no rule accepts.
-type forwardChain struct {
-	program string // of iptables' chain FORWARD: how its program is called, with %s for iptables or ip6tables
-	table   nftables.Table
-	name    string
-	v4, v6  bool
-	chains  []string // of its table
-	accepts []acceptance
-	jumps   [][2]string // from a chain to another, by rules that ask for nothing
-}
-
-// passes returns the chains that each packet passes, unless a rule before has accepted or dropped it.
-func (c forwardChain) passes() []string {
-	chains := []string{c.name}
-	for i := 0; i < len(chains); i++ {
-		for _, j := range c.jumps {
-			if j[0] == chains[i] && !slices.Contains(chains, j[1]) {
-				chains = append(chains, j[1])
-			}
-		}
-	}
-	return chains
 }
 
 func readRuleset() (ruleset, error) {
 	r := ruleset{}
-	err := errors.Join(r.readNFT(), r.readLegacy())
-	return r, err
+	return r, errors.Join(r.readNFT(), r.readLegacy())
 }
 
 // readNFT reads nf_tables, which iptables-nft uses too. A kernel without it has nothing there.
@@ -62,51 +41,31 @@ func (r *ruleset) readNFT() error {
 func (r *ruleset) readChains(conn *nftables.Conn) error {
 	chains, err := conn.ListChains()
 	for _, c := range chains {
-		if c.Name == "KUBE-SERVICES" || c.Table.Name == "kube-proxy" {
+		if c.Name == kubeServices || c.Table.Name == "kube-proxy" {
 			r.kubeProxy = true
 		}
-		drops := c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-		if !drops || c.Table.Family == nftables.TableFamilyBridge || c.Table.Name == "firewalld" {
-			continue
-		}
-		f := forwardChain{table: *c.Table, name: c.Name, v4: c.Table.Family != nftables.TableFamilyIPv6, v6: c.Table.Family != nftables.TableFamilyIPv4}
-		if c.Name == "FORWARD" && c.Table.Name == "filter" && c.Table.Family != nftables.TableFamilyINet {
-			f.program = "%s"
-		}
-		for _, other := range chains {
-			if other.Table.Family != c.Table.Family || other.Table.Name != c.Table.Name {
-				continue
-			}
-			f.chains = append(f.chains, other.Name)
-			if other.Hooknum == nil || other.Name == c.Name {
-				err = errors.Join(err, f.readRules(conn, other))
-			}
-		}
-		r.drops = append(r.drops, f)
 	}
 	return err
 }
 
-func (f *forwardChain) readRules(conn *nftables.Conn, c *nftables.Chain) error {
-	rules, err := conn.GetRules(c.Table, c)
-	for _, rule := range rules {
-		for _, e := range rule.Exprs {
-			if v, is := e.(*expr.Verdict); is {
-				a, wrong := acceptanceOf(conn, rule)
-				err = errors.Join(err, wrong)
-				f.add(a, v.Kind == expr.VerdictAccept, v.Chain)
-			}
-		}
-	}
-	return err
-}
+// kubeServices is a chain that kube-proxy makes by iptables.
+const kubeServices = "KUBE-SERVICES"
 
-// add notes a rule that accepts, or that jumps to another chain.
-func (f *forwardChain) add(a acceptance, accepts bool, target string) {
-	switch {
-	case accepts:
-		f.accepts = append(f.accepts, a)
-	case target != "" && a.isForAll():
-		f.jumps = append(f.jumps, [2]string{a.chain, target})
+// readLegacy asks iptables-legacy, if its table is there: to ask for another one would make it.
+func (r *ruleset) readLegacy() error {
+	text, _ := os.ReadFile("/proc/net/ip_tables_names") // there is none without iptables-legacy
+	if !slices.Contains(strings.Fields(string(text)), "nat") {
+		return nil
 	}
+	path, err := program.Find("iptables-legacy")
+	if err != nil {
+		return fmt.Errorf("the kernel has rules of iptables-legacy, and there is no program iptables-legacy to list them")
+	}
+	p, err := iptables.New(iptables.Path(path), iptables.Timeout(5))
+	if err != nil {
+		return err
+	}
+	is, err := p.ChainExists("nat", kubeServices)
+	r.kubeProxy = r.kubeProxy || is
+	return err
 }

@@ -178,3 +178,10 @@ func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
 	}
 	return node.FreeSubnet(like.Bits(), taken)
 }
+
+// span is addresses from first to last.
+type span struct{ first, last netip.Addr }
+
+func (s span) meets(o span) bool {
+	return s.first.BitLen() == o.first.BitLen() && s.first.Compare(o.last) <= 0 && o.first.Compare(s.last) <= 0
+}

@@ -23,6 +23,7 @@ type counters struct {
 type counted struct {
 	program, table, chain, rule string
 	packets                     uint64
+	owner                       Owner
 }
 
 func count() (c counters) {
@@ -54,10 +55,14 @@ var (
 // parseLegacy reads what drops in the output of iptables-save -c.
 func parseLegacy(name, text string) (list []counted) {
 	table := ""
+	var chains []string // of the table: their lines come before those of rules
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if after, is := strings.CutPrefix(line, "*"); is {
-			table = after
+			table, chains = after, nil
+		}
+		if after, is := strings.CutPrefix(line, ":"); is {
+			chains = append(chains, strings.Fields(after)[0])
 		}
 		c := counted{program: name + "-legacy", table: table}
 		if m := legacyPolicy.FindStringSubmatch(line); m != nil {
@@ -68,7 +73,15 @@ func parseLegacy(name, text string) (list []counted) {
 		if m := legacyRule.FindStringSubmatch(line); m != nil {
 			c.chain, c.rule = m[2], m[3]
 			c.packets, _ = strconv.ParseUint(m[1], 10, 64)
+			c.owner = ownerOf(table, c.chain)
 			list = append(list, c)
+		}
+		if line == "COMMIT" {
+			for i := range list {
+				if list[i].table == table && list[i].rule == "" {
+					list[i].owner = ownerOfPolicy(table, list[i].chain, chains)
+				}
+			}
 		}
 	}
 	return list

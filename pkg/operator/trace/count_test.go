@@ -24,10 +24,10 @@ COMMIT
 `
 	now := parseLegacy("iptables", listing)
 	want := []counted{
-		{"iptables-legacy", "raw", "PREROUTING", "-i demo0 -j CT --notrack", 2},
-		{"iptables-legacy", "filter", "FORWARD", "", 3},
-		{"iptables-legacy", "filter", "FORWARD", `-s 10.88.0.0/24 -m comment --comment "no -j ACCEPT here" -j DROP`, 4},
-		{"iptables-legacy", "filter", "FORWARD", "-p tcp -j REJECT --reject-with icmp-port-unreachable", 1},
+		{"iptables-legacy", "raw", "PREROUTING", "-i demo0 -j CT --notrack", 2, Administrator},
+		{"iptables-legacy", "filter", "FORWARD", "", 3, Docker},
+		{"iptables-legacy", "filter", "FORWARD", `-s 10.88.0.0/24 -m comment --comment "no -j ACCEPT here" -j DROP`, 4, Administrator},
+		{"iptables-legacy", "filter", "FORWARD", "-p tcp -j REJECT --reject-with icmp-port-unreachable", 1, Administrator},
 	}
 	if !slices.Equal(now, want) {
 		t.Fatalf("%+v", now)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -53,26 +54,37 @@ func (r *run) outside(last stage) (Outcome, *Cause) {
 	if c := r.ledElsewhere(request); c != nil {
 		return Left, c
 	}
+	own := r.unmasked(last, request)
 	switch {
 	case isUnknown(state):
 		return Dropped, nobodyHas.cause(Outside, finding.Say("correct the address, or the gateway: nobody has it"), "nobody beyond %s says that he has %s", route.name, hop)
-	case hasEntered(request, "untracked") && r.isContainers(p.From):
-		return Left, r.ofUntracked(request, fmt.Sprintf("it left by %s with the container's own address %s", last.at.linkName(last.Out), p.From))
-	case last.at.isHost() && r.Source != nil && r.isContainers(p.From) && r.isPrivate(p.From):
-		remedy := finding.Say(`set "ipMasq": true in the network, or give others a route to it`)
-		if r.isMasked() {
-			remedy = finding.Run("cnictl", "repair", r.Source.Attachments[0].Network)
-			if r.isDormant() {
-				return Left, dormant.cause(Administrator, finding.Run("nft", "add", "table", "inet", "cnibox"), "table inet cnibox is switched off (dormant): nothing is masqueraded, and it left with the address %s", p.From)
-			}
-		}
-		return Left, notMasked.cause(Administrator, remedy, "it left by %s with the container's own address %s, to which others may know no way back", last.at.linkName(last.Out), p.From)
+	case own != nil:
+		return Left, own
 	case r.Size > 0:
 		return Left, tooLarge.cause(Outside, finding.Say(`try a smaller --size; if that passes, set a smaller "mtu" in the network`), "it left by %s, and nothing came back: %d bytes may be too large for the way, on which somebody should have said so", route.name, r.Size)
 	case r.flow.Protocol == UDP:
 		return Left, nil
 	}
 	return Left, leftNode.cause(Outside, finding.Say("look at %s and at what is on the way to it: this node has done its part", p.To), "it left by %s to %s, and nothing came back", last.at.linkName(last.Out), hop)
+}
+
+// unmasked is the cause if a packet goes out with the container's own address, nil if it does not, or if that is as it should be.
+func (r *run) unmasked(last stage, request []stage) *Cause {
+	p, isMasked := last.Packet, r.isMasked()
+	by := fmt.Sprintf("it leaves by %s with the container's own address %s", last.at.linkName(last.Out), p.From)
+	switch {
+	case !r.isContainers(p.From) || r.Imitated && (!isMasked || last.hook == "input"):
+		return nil
+	case hasEntered(request, "untracked"):
+		return r.ofUntracked(request, by)
+	case !last.at.isHost() || r.Source == nil || !r.isPrivate(p.From):
+		return nil
+	case isMasked && r.isDormant():
+		return dormant.cause(Administrator, finding.Run("nft", "add", "table", "inet", "cnibox"), "table inet cnibox is switched off (dormant): nothing is masqueraded, and %s", by)
+	case isMasked:
+		return notMasked.cause(Administrator, finding.Run("cnictl", "repair", r.Source.Attachments[0].Network), "%s, to which others may know no way back", by)
+	}
+	return notMasked.cause(Administrator, finding.Say(`set "ipMasq": true in the network, or give others a route to it`), "%s, to which others may know no way back", by)
 }
 
 func (r *run) isContainers(a netip.Addr) bool {
@@ -91,17 +103,21 @@ func (r *run) isPrivate(a netip.Addr) bool { return a.IsPrivate() || a.IsLinkLoc
 
 // isMasked reports whether the sender's network masquerades.
 func (r *run) isMasked() bool {
-	for i := 0; r.Source != nil && i < len(r.Source.Attachments); i++ {
-		a := r.Source.Attachments[i]
-		if a.Result == nil {
-			continue
-		}
-		l, err := netconf.Parse("", a.Result.Config, r.Plugins.Find)
-		if err == nil && slices.ContainsFunc(l.All(), func(p *netconf.Part) bool { return p.IsOn("ipMasq") }) {
-			return true
-		}
+	return r.Source != nil && slices.ContainsFunc(r.Source.Attachments, func(a *node.Attachment) bool {
+		return slices.ContainsFunc(r.parts(a), func(p *netconf.Part) bool { return p.IsOn("ipMasq") })
+	})
+}
+
+// parts are those of the configuration that an attachment's ADD had.
+func (r *run) parts(a *node.Attachment) []*netconf.Part {
+	if a.Result == nil {
+		return nil
 	}
-	return false
+	l, err := netconf.Parse("", a.Result.Config, r.Plugins.Find)
+	if err != nil {
+		return nil
+	}
+	return l.All()
 }
 
 // isDormant reports whether our table is there, and switched off.
@@ -130,7 +146,7 @@ func (r *run) ofUntracked(list []stage, so string) *Cause {
 	}
 	for _, c := range r.after.since(r.before) {
 		if strings.Contains(c.rule, "NOTRACK") || strings.Contains(c.rule, "--notrack") {
-			return untracked.cause(ownerOf(c.table, c.chain), finding.Say("leave these packets out of that rule"), "a rule in chain %s of table %s of %s takes it out of connection tracking (%s): %s", c.chain, c.table, c.program, c.rule, so)
+			return untracked.cause(c.owner, finding.Say("leave these packets out of that rule"), "a rule in chain %s of table %s of %s takes it out of connection tracking (%s): %s", c.chain, c.table, c.program, c.rule, so)
 		}
 	}
 	return untracked.cause(Administrator, finding.Say("look for rules that say notrack"), "a rule takes it out of connection tracking (notrack): %s", so)

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -67,7 +68,7 @@ func (e Event) point() (hook, which string) {
 }
 
 // drops reports whether somebody else ends the packet's way.
-func (e Event) drops() bool { return !e.own && (e.Verdict == Drop || e.Verdict == Queue) }
+func (e Event) drops() bool { return !e.own && e.Verdict == Drop }
 
 // String names the chain, and the rule.
 func (e Event) String() string {
@@ -152,6 +153,7 @@ func headerOf(family string, link, network, transport []byte) (h Header) {
 		if !h.Asks {
 			h.About = addr(network[14:18])
 		}
+		h.From = addr(network[14:18])
 		return h
 	case len(network) >= 20 && network[0]>>4 == 4:
 		h.Protocol, h.From, h.To = network[9], addr(network[12:16]), addr(network[16:20])
@@ -177,6 +179,9 @@ func (h *Header) readTransport(data []byte) {
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		h.Type, h.Code = data[0], data[1]
 		switch {
+		case h.isDiscovery() && len(data) >= 20: // all that the kernel shows
+			h.Asks = h.Type == solicitation
+			h.About = h.discovered(data[8:20])
 		case h.isPing():
 			h.FromPort = binary.BigEndian.Uint16(data[4:])
 			h.ToPort = h.FromPort
@@ -184,6 +189,22 @@ func (h *Header) readTransport(data []byte) {
 			h.MTU = binary.BigEndian.Uint16(data[6:])
 		}
 	}
+}
+
+func (h Header) isDiscovery() bool {
+	return h.Protocol == unix.IPPROTO_ICMPV6 && (h.Type == solicitation || h.Type == advertisement)
+}
+
+// discovered is whose link address is asked for or told by IPv6. The last bytes of it are those of a question's destination.
+func (h Header) discovered(first []byte) netip.Addr {
+	switch {
+	case !h.Asks:
+		return h.From
+	case !h.To.IsMulticast():
+		return h.To
+	}
+	to := h.To.As16()
+	return addr(append(bytes.Clone(first), 0, to[13], to[14], to[15]))
 }
 
 func addr(b []byte) netip.Addr {
@@ -195,6 +216,8 @@ const (
 	flagSYN, flagRST, flagACK = 2, 4, 16
 
 	echoRequest4, echoReply4, echoRequest6, echoReply6 = 8, 0, 128, 129
+
+	solicitation, advertisement = 135, 136 // of neighbour discovery
 )
 
 func (h Header) isICMP() bool {

@@ -18,6 +18,8 @@ func TestHeader(t *testing.T) {
 	arp := []byte{0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 88, 0, 2, 0, 0, 0, 0, 0, 0, 10, 88, 0, 1}
 	ethernet := append(make([]byte, 12), 8, 6)
 	v6 := append(append([]byte{0x60, 0, 0, 0, 0, 8, 58, 64}, netip.MustParseAddr("fd00:88::2").AsSlice()...), netip.MustParseAddr("2001:db8::1").AsSlice()...)
+	asked := append(append([]byte{0x60, 0, 0, 0, 0, 24, 58, 255}, netip.MustParseAddr("fd00:88::2").AsSlice()...), netip.MustParseAddr("ff02::1:ff00:1").AsSlice()...)
+	question := append([]byte{135, 0, 0, 0, 0, 0, 0, 0}, netip.MustParseAddr("fd00:88::1").AsSlice()[:12]...) // the kernel shows no more
 	for name, c := range map[string]struct {
 		family                   string
 		link, network, transport []byte
@@ -29,8 +31,10 @@ func TestHeader(t *testing.T) {
 		"ping":            {"netdev", nil, headerOfIP(1), []byte{8, 0, 0, 0, 0, 7, 0, 1}, Header{From: from, To: to, Protocol: 1, Type: 8, FromPort: 7, ToPort: 7}},
 		"too large":       {"inet", nil, headerOfIP(1), []byte{3, 4, 0, 0, 0, 0, 5, 120}, Header{From: from, To: to, Protocol: 1, Type: 3, Code: 4, MTU: 1400}},
 		"ping of IPv6":    {"inet", nil, v6, []byte{128, 0, 0, 0, 0, 7, 0, 1}, Header{From: netip.MustParseAddr("fd00:88::2"), To: netip.MustParseAddr("2001:db8::1"), Protocol: 58, Type: 128, FromPort: 7, ToPort: 7}},
-		"ARP":             {"arp", nil, arp, nil, Header{About: netip.MustParseAddr("10.88.0.1"), Asks: true}},
-		"ARP on a bridge": {"bridge", ethernet, arp, nil, Header{About: netip.MustParseAddr("10.88.0.1"), Asks: true}},
+		"ARP":             {"arp", nil, arp, nil, Header{From: netip.MustParseAddr("10.88.0.2"), About: netip.MustParseAddr("10.88.0.1"), Asks: true}},
+		"IPv6's ARP":      {"inet", nil, asked, question, Header{From: netip.MustParseAddr("fd00:88::2"), To: netip.MustParseAddr("ff02::1:ff00:1"), Protocol: 58, Type: 135, About: netip.MustParseAddr("fd00:88::1"), Asks: true}},
+		"its answer":      {"inet", nil, v6, append([]byte{136}, question[1:]...), Header{From: netip.MustParseAddr("fd00:88::2"), To: netip.MustParseAddr("2001:db8::1"), Protocol: 58, Type: 136, About: netip.MustParseAddr("fd00:88::2")}},
+		"ARP on a bridge": {"bridge", ethernet, arp, nil, Header{From: netip.MustParseAddr("10.88.0.2"), About: netip.MustParseAddr("10.88.0.1"), Asks: true}},
 	} {
 		if got := headerOf(c.family, c.link, c.network, c.transport); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
@@ -65,7 +69,7 @@ func TestParse(t *testing.T) {
 	}{
 		{"a rule that drops", step(drop, false), true, 5},
 		{"a policy that drops", step(drop, true), true, 0},
-		{"a rule that queues", step(queue, false), true, 5},
+		{"a rule that queues", step(queue, false), false, 5},
 		{"a rule that accepts", step(accept, false), false, 5},
 		{"a policy that accepts", step(accept, true), false, 0},
 		{"another message", netlink.Message{Header: netlink.Header{Type: nftMessage(unix.NFT_MSG_NEWRULE)}, Data: step(drop, false).Data}, false, 0},
@@ -75,6 +79,37 @@ func TestParse(t *testing.T) {
 		e, ok := parse(test.m)
 		if (ok && e.drops()) != test.dropped || ok && e.Rule != test.rule || test.dropped && (e.Family != "ip" || e.Table != "filter" || e.Chain != "FORWARD") {
 			t.Errorf("%s: %+v, %v", test.name, e, ok)
+		}
+	}
+}
+
+// TestQueued takes what was handed to a program for lost only if nothing was seen of it since.
+func TestQueued(t *testing.T) {
+	handed, on := stage{Event: Event{Verdict: Queue}}, stage{Event: Event{Verdict: Accept}}
+	if queued([]stage{on, handed}) == nil || queued([]stage{on, handed, on}) != nil || queued(nil) != nil {
+		t.Error("a program that gives packets back, or none, is not told from one that keeps them")
+	}
+}
+
+// TestIsMine tells a flow's packets from those of another trace with the same ends, whatever the host makes of its port.
+func TestIsMine(t *testing.T) {
+	from, to, host := netip.MustParseAddr("10.88.0.2"), netip.MustParseAddr("192.0.2.254"), netip.MustParseAddr("192.0.2.1")
+	f, known, ports := Flow{From: from, To: to, Port: 61001, ToPort: 80}, map[uint32]bool{}, map[uint16]bool{4711: true}
+	for _, c := range []struct {
+		name string
+		e    Event
+		want bool
+	}{
+		{"a request", Event{id: 1, Packet: Header{From: from, To: to, FromPort: 61001, ToPort: 80}}, true},
+		{"the same, changed", Event{id: 1, Packet: Header{From: host, To: host, FromPort: 4711, ToPort: 81}}, true},
+		{"its answer", Event{id: 2, Packet: Header{From: to, To: host, FromPort: 80, ToPort: 4711}}, true},
+		{"of another trace", Event{id: 3, Packet: Header{From: from, To: to, FromPort: 61002, ToPort: 80}}, false},
+		{"the answer of that", Event{id: 4, Packet: Header{From: to, To: host, FromPort: 80, ToPort: 61002}}, false},
+		{"of others with its port", Event{id: 5, Packet: Header{From: host, To: netip.MustParseAddr("192.0.2.9"), FromPort: 61001, ToPort: 80}}, false},
+		{"an error", Event{id: 6, Packet: Header{From: host, To: from, Protocol: 1, Type: 3}}, true},
+	} {
+		if got := f.isMine(c.e, known, ports); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }

@@ -159,10 +159,13 @@ func asksFor(a netip.Addr) (list []condition) {
 
 func equals(data []byte) *expr.Cmp { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 
-// isMine reports whether an event is about the flow, and not about another packet that has the same port by chance. known are the packets that are.
-func (f Flow) isMine(e Event, known map[uint32]bool) bool {
+// isMine reports whether an event is about the flow, and not about another packet: one that has the same port by chance, or is of another trace. known are
+// the packets that are, and ports those that the host has given the sender.
+func (f Flow) isMine(e Event, known map[uint32]bool, ports map[uint16]bool) bool {
 	h := e.Packet
-	is := known[e.id] || h.About.IsValid() || h.isError() || h.From == f.From || h.To == f.From || h.From == f.To || h.To == f.To
+	isPort := f.Port == 0 || h.FromPort == f.Port || h.ToPort == f.Port || ports[h.ToPort] || h.FromPort == 0
+	isAddress := h.From == f.From || h.To == f.From || h.From == f.To || h.To == f.To
+	is := known[e.id] || h.About.IsValid() || h.isError() || isAddress && isPort
 	known[e.id] = known[e.id] || is
 	return is
 }

@@ -61,6 +61,12 @@ func (i *injector) lead() error {
 	return netlink.LinkSetUp(at)
 }
 
+// isUp reports whether the link by which the packet comes in takes any.
+func (i *injector) isUp() bool {
+	l, err := netlink.LinkByIndex(i.to.Attrs().Index)
+	return err == nil && l.Attrs().Flags&net.FlagUp != 0
+}
+
 func (i *injector) close() error { return i.tap.Close() }
 
 // send lets a packet in. from is the sender's link address; nil is one that nobody has.
@@ -83,8 +89,11 @@ type packet struct {
 
 func newPacket(f Flow) packet {
 	number := make([]byte, 4)
-	_, _ = rand.Read(number) // never fails
-	return packet{flow: f, sequence: binary.BigEndian.Uint32(number)}
+	_, _ = rand.Read(number)          // never fails
+	const lowest, count = 61000, 4500 // of the ports that no kernel gives to anybody by itself
+	p := packet{flow: f, sequence: binary.BigEndian.Uint32(number)}
+	p.flow.Port = uint16(lowest + p.sequence%count)
+	return p
 }
 
 // end is the packet that ends what p has begun.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -30,7 +31,7 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 		return Answered, nil
 	}
 	for i, list := range [][]stage{request, answer} {
-		if d := dropped(list); d != nil {
+		if d := cmp.Or(dropped(list), queued(list)); d != nil {
 			return Dropped, r.ofRule(*d, i == 1)
 		}
 	}
@@ -42,6 +43,9 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 		}
 	}
 	if s := kept(request); s != nil {
+		if r.Imitated {
+			return Left, r.unmasked(*s, request)
+		}
 		if c := r.ledElsewhere(request); c != nil {
 			return Dropped, c
 		}
@@ -88,7 +92,7 @@ func (r *run) ofRule(d stage, answer bool) *Cause {
 		return senderForged.cause(Ours, finding.Say("let the container send from the address and the link address that the network has given it"),
 			"%s came with the source %s, which is not the container's own address there: %s drops it%s", what, d.Packet.From, d.Event, text)
 	case d.Verdict == Queue:
-		return queued.cause(owner, finding.Say("start the program that reads the queue, or add bypass to the rule"), "%s hands %s to a program, which does not give it back%s", d.Event, what, text)
+		return waits.cause(owner, finding.Say("start the program that reads the queue, or add bypass to the rule"), "%s hands %s to a program, which does not give it back%s", d.Event, what, text)
 	case d.Rule == 0:
 		owner = ownerOfPolicy(d.Table, d.Chain, chainsIn(d.Family, d.Table))
 		return policyDrops.cause(owner, r.accept(d, owner), "%s drops %s: none of its rules accepts it, and its policy is drop", d.Event, what)
@@ -98,7 +102,7 @@ func (r *run) ofRule(d stage, answer bool) *Cause {
 
 // isForged reports whether a packet came from an address that is no container's at the link.
 func (r *run) isForged(d stage) bool {
-	if d.Packet.About.IsValid() || !strings.HasSuffix(d.hook, "prerouting") {
+	if !d.Packet.About.IsValid() && !strings.HasSuffix(d.hook, "prerouting") || d.Packet.From.IsLinkLocalUnicast() || d.Packet.From.IsUnspecified() {
 		return false
 	}
 	for _, c := range []*Container{r.Source, r.Target} {
@@ -203,6 +207,9 @@ func (r *run) unsent() *Cause {
 		owner = Guest
 	}
 	switch {
+	case r.inject != nil && r.inject.isUp():
+		name := r.inject.to.Attrs().Name
+		return hookDrops.cause(Kernel, finding.Say("tc filter show dev %s ingress, and ip -d link show %s for XDP may say more", name, name), "the packet was lost at %s, before the packet filter's first hook", name)
 	case r.inject != nil:
 		return linkDown.cause(Administrator, finding.Run("ip", "link", "set", r.inject.to.Attrs().Name, "up"), "the packet did not come in by %s: it is down", r.inject.to.Attrs().Name)
 	case route.err != nil && stop != "":

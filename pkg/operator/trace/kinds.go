@@ -78,7 +78,7 @@ var (
 	nobodyHas    = kinds.declare(Outwards, "nobody-has-the-address", "Nobody on the link says that the next address is his.", "Correct the address or the gateway; `cnictl repair` puts gateways back.")
 	linkDown     = kinds.declare(Outwards, "link-down", "A link on the way is down, or gone.", "`ip link set LINK up`, `cnictl repair`")
 	leftNode     = kinds.declare(Outwards, "no-answer-from-outside", "The packet left the node as it should, and nothing came back: it was lost elsewhere.", "Look at the other side, and at routers between.")
-	queued       = kinds.declare(Outwards, "waits-for-a-program", "A rule hands the packet to a program (nfqueue), which does not give it back.", "Start the program, or add `bypass` to the rule.")
+	waits        = kinds.declare(Outwards, "waits-for-a-program", "A rule hands the packet to a program (nfqueue), which does not give it back.", "Start the program, or add `bypass` to the rule.")
 
 	notPublished = kinds.declare(Published, "not-published", "No rule leads the port to a container: the port map is gone, or was never made.", "`cnictl repair NETWORK`")
 	dormant      = kinds.declare(Published, "table-dormant", "The table of cnibox is there, and switched off (dormant).", "`nft add table inet cnibox`")

@@ -93,16 +93,15 @@ func (r *run) byLegacy(last stage, what string) *Cause {
 		if c.program != name || strings.Contains(c.rule, "NOTRACK") || strings.Contains(c.rule, "--notrack") {
 			continue
 		}
-		owner := ownerOf(c.table, c.chain)
 		into := c.chain
-		if owner == Docker {
+		if c.owner == Docker {
 			into = "DOCKER-USER"
 		}
-		remedy := finding.Run(append([]string{name, "-t", c.table, "-I", into}, r.iptablesWords(last.Packet)...)...)
+		remedy := r.accepting(last, iptablesWords, name, "-t", c.table, "-I", into)
 		if c.rule == "" {
-			return legacyDrops.cause(owner, append(remedy, r.firewallPlugin()...), "chain %s of %s drops %s: none of its rules accepts it, and its policy is drop", c.chain, name, what)
+			return legacyDrops.cause(c.owner, append(remedy, r.firewallPlugin()...), "chain %s of %s drops %s: none of its rules accepts it, and its policy is drop", c.chain, name, what)
 		}
-		return legacyDrops.cause(owner, remedy, "a rule in chain %s of table %s of %s drops %s: %s", c.chain, c.table, name, what, c.rule)
+		return legacyDrops.cause(c.owner, append(remedy, r.forAll()...), "a rule in chain %s of table %s of %s drops %s: %s", c.chain, c.table, name, what, c.rule)
 	}
 	return nil
 }

@@ -84,12 +84,18 @@ func (p *place) wayOf(c *Container, to netip.Addr) (w way) {
 	case w.inside.Type() != "veth":
 		w.parent = outer
 	case outer.Type() == "veth" && outer.Attrs().ParentIndex == w.inside.Attrs().Index:
-		w.hostEnd = outer
-		if master, err := netlink.LinkByIndex(outer.Attrs().MasterIndex); err == nil && master.Type() == link.KindBridge {
-			w.bridge = master
-		}
+		w.hostEnd, w.bridge = outer, bridgeAbove(outer)
 	}
 	return w
+}
+
+// bridgeAbove is the bridge of which a link is a port, nil if there is none.
+func bridgeAbove(port netlink.Link) netlink.Link {
+	master, err := netlink.LinkByIndex(port.Attrs().MasterIndex)
+	if err != nil || master.Type() != link.KindBridge {
+		return nil
+	}
+	return master
 }
 
 // links are those of the host, by name.

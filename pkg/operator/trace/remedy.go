@@ -8,10 +8,14 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 )
 
 // nftName matches what nft takes for a name. It reads its arguments as one text, and a shell's quotes are gone by then.
 var nftName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)
+
+// IsPlain reports whether nft takes a name as it is.
+func IsPlain(name string) bool { return nftName.MatchString(name) }
 
 // isIPTables reports whether a chain is one that iptables-nft has made, whose rules iptables should go on to understand.
 func isIPTables(e Event) bool {
@@ -26,11 +30,14 @@ func iptablesOf(h Header) string {
 	return "iptables"
 }
 
-// accept returns the commands that let the packet pass where it was dropped, and nothing else. Nobody's rule is taken away for it.
+// accept returns the commands that let the packet pass where it was dropped, and nothing else. If it stands for all of its network they let those pass.
+// Nobody's rule is taken away for it.
 func (r *run) accept(s stage, owner Owner) finding.Remedy {
 	h := s.Packet
 	in, out := s.at.linkName(s.In), s.at.linkName(s.Out)
 	switch {
+	case owner == UFW && s.hook == "forward" && r.Imitated:
+		return append(r.accepting(s, ufwWords, "ufw", "route", "allow"), r.firewallPlugin()...)
 	case owner == UFW && s.hook == "forward":
 		return finding.Run("ufw", "route", "allow", "in", "on", in, "out", "on", out)
 	case owner == UFW:
@@ -40,15 +47,12 @@ func (r *run) accept(s stage, owner Owner) finding.Remedy {
 	case owner == KubeProxy:
 		return finding.Say("kube-proxy writes this rule again: see the endpoints and the policy of the Service, with kubectl describe service, endpointslices")
 	case owner == Docker && s.hook == "forward":
-		return append(finding.Run(append([]string{iptablesOf(h), "-I", "DOCKER-USER"}, r.iptablesWords(h)...)...), r.firewallPlugin()...)
+		return append(r.accepting(s, iptablesWords, iptablesOf(h), "-I", "DOCKER-USER"), r.firewallPlugin()...)
+	case isIPTables(s.Event) && s.Table == "filter":
+		return append(r.accepting(s, iptablesWords, iptablesOf(h), "-I", s.Chain), r.forAll()...)
 	case isIPTables(s.Event):
-		chain, table := s.Chain, []string{}
-		if s.Table != "filter" {
-			table = []string{"-t", s.Table}
-		}
-		words := append(append([]string{iptablesOf(h)}, table...), "-I", chain)
-		return finding.Run(append(words, r.iptablesWords(h)...)...)
-	case !nftName.MatchString(s.Table) || !nftName.MatchString(s.Chain):
+		return r.accepting(s, iptablesWords, iptablesOf(h), "-t", s.Table, "-I", s.Chain)
+	case !IsPlain(s.Table) || !IsPlain(s.Chain):
 		return finding.Say("put a rule into %s that accepts packets from %s to %s", s.Event, h.From, h.To)
 	case owner != Administrator:
 		return finding.Say("%s writes this rule again: change its configuration so that packets from %s to %s pass", owner, h.From, h.To)
@@ -57,18 +61,86 @@ func (r *run) accept(s stage, owner Owner) finding.Remedy {
 	if s.Rule != 0 {
 		where = append(where, "position", fmt.Sprint(s.Rule))
 	}
-	remedy := finding.Run(slices.Concat(where, r.nftWords(h), []string{"accept"})...)
-	if s.Family == bridgeFamily && !h.About.IsValid() { // which tracks no connections: the answer has to pass by a rule, too
-		h.From, h.To, h.FromPort, h.ToPort = h.To, h.From, h.ToPort, h.FromPort
-		remedy = append(remedy, finding.Run(slices.Concat(where, r.nftWords(h), []string{"accept"})...)...)
+	remedy := r.accepting(s, nftWords, where...)
+	if s.Family == bridgeFamily && !h.About.IsValid() && !r.Imitated { // which tracks no connections: the answer has to pass by a rule, too
+		s.Packet.From, s.Packet.To, s.Packet.FromPort, s.Packet.ToPort = h.To, h.From, h.ToPort, h.FromPort
+		remedy = append(remedy, r.accepting(s, nftWords, where...)...)
+	}
+	return append(remedy, r.forAll()...)
+}
+
+// accepting puts rules somewhere that let packets pass.
+func (r *run) accepting(s stage, words func(match) []string, where ...string) (remedy finding.Remedy) {
+	for _, m := range r.matches(s) {
+		if w := words(m); w != nil {
+			remedy = append(remedy, finding.Run(slices.Concat(where, w)...)...)
+		}
 	}
 	return remedy
+}
+
+// match is what rules say of packets, in the words of each program; nil if one needs no rule for them.
+type match struct{ iptables, nft, ufw []string }
+
+func iptablesWords(m match) []string { return followed(m.iptables, "-j", "ACCEPT") }
+func nftWords(m match) []string      { return followed(m.nft, "accept") }
+func ufwWords(m match) []string      { return m.ufw }
+
+func followed(words []string, by ...string) []string {
+	if words == nil {
+		return nil
+	}
+	return slices.Concat(words, by)
+}
+
+// matches say which packets have to pass: the one that was dropped or, if it stands for all of its network, those that containers send out, and what is
+// answered.
+func (r *run) matches(s stage) []match {
+	if !r.Imitated {
+		return []match{{iptables: r.iptablesWords(s.Packet), nft: r.nftWords(s.Packet)}}
+	}
+	p, ip := r.subnet().String(), "ip"
+	if s.Packet.To.Is6() {
+		ip = "ip6"
+	}
+	from := match{[]string{"-s", p}, []string{ip, "saddr", p}, []string{"from", p}}
+	to := match{[]string{"-d", p}, []string{ip, "daddr", p}, []string{"to", p}}
+	if s.hook != "forward" {
+		return []match{from}
+	}
+	if r.from.bridge != nil && IsPlain(r.from.bridge.Attrs().Name) {
+		name := r.from.bridge.Attrs().Name
+		from = match{[]string{"-i", name}, []string{"iifname", name}, []string{"in", "on", name}}
+		to = match{[]string{"-o", name}, []string{"oifname", name}, []string{"out", "on", name}}
+	}
+	published := match{nft: slices.Concat(to.nft, []string{"ct", "status", "dnat"})}
+	to.iptables = append(to.iptables, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED,DNAT")
+	to.nft = slices.Concat(to.nft, []string{"ct", "state", "established,related"})
+	return []match{from, to, published}
+}
+
+// subnet is the network of the sender's address.
+func (r *run) subnet() netip.Prefix {
+	for _, p := range r.Source.Attachments[0].Addresses {
+		if p.Addr() == r.flow.From {
+			return p.Masked()
+		}
+	}
+	return netip.PrefixFrom(r.flow.From, r.flow.From.BitLen())
+}
+
+// forAll is the remedy for good if the packet stands for all of its network.
+func (r *run) forAll() finding.Remedy {
+	if !r.Imitated {
+		return nil
+	}
+	return r.firewallPlugin()
 }
 
 // firewallPlugin is the remedy for good, if the network does not have the plugin.
 func (r *run) firewallPlugin() finding.Remedy {
 	for _, c := range []*Container{r.Source, r.Target} {
-		if c != nil && len(c.Attachments) > 0 {
+		if c != nil && len(c.Attachments) > 0 && !slices.ContainsFunc(r.parts(c.Attachments[0]), func(p *netconf.Part) bool { return p.Facts.OpensFirewall }) {
 			return finding.Say(`for good: add {"type": "firewall"} to the plugins of network %s, and start its containers again`, c.Attachments[0].Network)
 		}
 	}
@@ -83,8 +155,13 @@ func (r *run) trust(h Header) finding.Remedy {
 		}
 		for _, a := range c.Attachments {
 			for _, p := range a.Addresses {
-				if p.Addr() == h.From || p.Addr() == h.To {
-					return append(finding.Run("firewall-cmd", "--zone=trusted", "--add-source="+p.Addr().String()), r.firewallPlugin()...)
+				switch {
+				case p.Addr() != h.From && p.Addr() != h.To:
+				case r.Imitated:
+					source := "--change-source=" + p.Masked().String()
+					return slices.Concat(finding.Run("firewall-cmd", "--zone=trusted", source), finding.Run("firewall-cmd", "--permanent", "--zone=trusted", source), r.firewallPlugin())
+				default:
+					return append(finding.Run("firewall-cmd", "--zone=trusted", "--change-source="+p.Addr().String()), r.firewallPlugin()...)
 				}
 			}
 		}
@@ -126,7 +203,7 @@ func (r *run) iptablesWords(h Header) (words []string) {
 	if name := protocolName(h); name != "" {
 		words = append(append(words, "-p", name), r.port(h, "--sport", "--dport")...)
 	}
-	return append(words, "-j", "ACCEPT")
+	return words
 }
 
 func (r *run) nftWords(h Header) (words []string) {

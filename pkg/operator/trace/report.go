@@ -50,6 +50,11 @@ type Cause struct {
 	Whose Owner `json:"whose"`
 }
 
+// IsByRule reports whether a rule or a policy of the packet filter drops the packet.
+func (c *Cause) IsByRule() bool {
+	return c.Code == ruleDrops.Name || c.Code == policyDrops.Name || c.Code == legacyDrops.Name || c.Code == waits.Name
+}
+
 // IsVague reports whether the cause says only where the packet was seen last.
 func (c *Cause) IsVague() bool {
 	return c.Code == hookDrops.Name || c.Code == leftNode.Name || c.Code == silent.Name || c.Code == notSent.Name || c.Code == told.Name
@@ -57,7 +62,10 @@ func (c *Cause) IsVague() bool {
 
 func (r *run) report() *Report {
 	request, answer := r.request(), r.answer()
-	report := &Report{Packet: r.flow.String(), Steps: append(r.describe(request, "request"), r.describe(answer, "answer")...)}
+	report := &Report{Packet: r.flow.String()}
+	if !r.Brief {
+		report.Steps = append(r.describe(request, "request"), r.describe(answer, "answer")...)
+	}
 	report.Outcome, report.Cause = r.judge(request, answer)
 	report.Summary = r.summary(report)
 	return report

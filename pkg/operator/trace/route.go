@@ -129,6 +129,27 @@ func Stranger(h *node.Host, to netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
+// Away returns addresses for which a packet from an address of this node's would leave it: one that nobody has, and that of the router on the way there,
+// for which other rules may be.
+func Away(from netip.Addr) (list []netip.Addr) {
+	for _, a := range strangers() {
+		if a.Is4() == from.Is4() && Leaves(a) {
+			list = append(list, a)
+			if r := routeOf(a, netip.Addr{}, 0, 0); r.next.IsValid() && r.next.Is4() == from.Is4() && !r.next.IsLinkLocalUnicast() {
+				list = append(list, r.next)
+			}
+			return list
+		}
+	}
+	return nil
+}
+
+// Leaves reports whether the node sends what is for an address to others.
+func Leaves(a netip.Addr) bool {
+	r := routeOf(a, netip.Addr{}, 0, 0)
+	return r.err == nil && !r.local
+}
+
 // IsOfNode reports whether the node has an address.
 func IsOfNode(a netip.Addr) bool {
 	r := routeOf(a, netip.Addr{}, 0, 0)

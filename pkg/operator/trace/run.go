@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -29,11 +30,13 @@ type Request struct {
 	Source *Container // nil: the node, or somebody outside
 	Target *Container // who gets the packet in the end; nil: the node, or somebody outside
 
-	Outside bool   // the packet is let in by a link of the node, as if it came from outside. No answer to it leaves the node
-	Link    string // that link; "": by which the node reaches the sender
+	Outside  bool   // the packet is let in by a link of the node, as if it came from outside. No answer to it leaves the node
+	Link     string // that link; "": by which the node reaches the sender
+	Imitated bool   // the packet is let in by the host end of Source's first attachment, as if Source had sent it, and stays on the node. Source has no part in it
 
 	Size    int           // of the packet, which nobody may fragment; 0: a small one
 	Watch   bool          // send nothing, and follow the next packet that another sends
+	Brief   bool          // the report has no steps
 	Timeout time.Duration // how long to wait for the answer, or with Watch for the packet
 
 	Host    *node.Host
@@ -76,7 +79,10 @@ func Trace(ctx context.Context, q Request) (report *Report, err error) {
 
 // open finds the places on the way, and makes what sends.
 func (r *run) open() (err error) {
-	r.source = r.host
+	r.source, r.flow = r.host, r.Flow
+	if r.Imitated {
+		return r.openImitated()
+	}
 	if r.Source != nil {
 		if r.source, err = openPlace(r.Source.Name, r.Source.Netns); err != nil {
 			return err
@@ -88,7 +94,6 @@ func (r *run) open() (err error) {
 			return err
 		}
 	}
-	r.flow = r.Flow
 	switch {
 	case r.Watch:
 		if r.Source != nil && !r.flow.From.IsValid() {
@@ -114,9 +119,6 @@ func (r *run) open() (err error) {
 }
 
 func (r *run) openOutside() error {
-	const lowest, count = 61000, 4500 // of the ports that no kernel gives to anybody by itself
-	p := newPacket(r.Flow)
-	p.flow.Port = uint16(lowest + p.sequence%count)
 	at := netlink.Link(nil)
 	var err error
 	if r.Link != "" {
@@ -131,6 +133,24 @@ func (r *run) openOutside() error {
 	if err != nil {
 		return err
 	}
+	return r.letIn(at, newPacket(r.Flow))
+}
+
+// openImitated sends as the container does, by what ADD has noted of it: nothing in the container is asked.
+func (r *run) openImitated() (err error) {
+	a := r.Source.Attachments[0]
+	if r.from.hostEnd, err = netlink.LinkByIndex(a.HostEnd.Link.Attrs().Index); err != nil {
+		return err
+	}
+	p := newPacket(r.Flow)
+	p.source, _ = net.ParseMAC(a.MAC) // a host end without a bridge takes any
+	if r.from.bridge = bridgeAbove(r.from.hostEnd); r.from.bridge != nil {
+		p.to = r.from.bridge.Attrs().HardwareAddr
+	}
+	return r.letIn(r.from.hostEnd, p)
+}
+
+func (r *run) letIn(at netlink.Link, p packet) (err error) {
 	r.packet, r.flow = p, p.flow
 	r.inject, err = newInjector(at)
 	return err
@@ -163,14 +183,18 @@ func (r *run) places() (list []*place) {
 
 // marks are what the tables of a place mark.
 func (r *run) marks(p *place) Marks {
-	m := Marks{table: r.table, Flow: r.flow, State: p.isHost()}
+	m := Marks{table: r.table, Flow: r.flow, State: p.isHost(), Stay: r.Imitated}
+	if r.Imitated {
+		m.Keep, m.Links, m.Door = []netip.Addr{r.flow.To, r.flow.From}, r.hostLinks(), r.from.hostEnd.Attrs().Name
+		return m // nobody has to be asked for his link address
+	}
 	for _, a := range []netip.Addr{r.flow.To, r.flow.From, r.source.route(r.flow.To, netip.Addr{}, 0, 0).next} {
 		if a.IsValid() && !slices.Contains(m.Next, a) {
 			m.Next = append(m.Next, a)
 		}
 	}
 	if r.Outside && p.isHost() {
-		m.Keep, m.Out = r.flow.From, r.outwards()
+		m.Keep, m.Out = []netip.Addr{r.flow.From}, r.outwards()
 	}
 	switch {
 	case p.isHost():
@@ -261,7 +285,7 @@ func (r *run) follow(ctx context.Context) error {
 	for h := range all {
 		r.hear(h, known)
 	}
-	if r.inject != nil && r.flow.Protocol == TCP {
+	if r.Outside && r.inject != nil && r.flow.Protocol == TCP {
 		err = errors.Join(err, r.inject.send(r.packet.end()))
 	}
 	for _, p := range r.places() {
@@ -295,7 +319,7 @@ func (r *run) stop() (err error) {
 
 // hear notes a step, and reports whether it is the last one.
 func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
-	if h.at.isHost() && !r.flow.isMine(h.Event, known) {
+	if h.at.isHost() && !r.flow.isMine(h.Event, known, r.ports) {
 		return false
 	}
 	r.steps[h.at] = append(r.steps[h.at], h.Event)

@@ -92,6 +92,14 @@ func dropped(list []stage) *stage {
 	return nil
 }
 
+// queued returns the step at which the packet was handed to a program, if nothing was seen of it since: one that has no program may pass. nil if there is none.
+func queued(list []stage) *stage {
+	if n := len(list) - 1; n >= 0 && list[n].Verdict == Queue {
+		return &list[n]
+	}
+	return nil
+}
+
 // kept returns the step at which we have kept the packet itself on the node, and not its answer, nil if there is none.
 func kept(list []stage) *stage {
 	for i := range list {

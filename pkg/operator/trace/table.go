@@ -3,7 +3,6 @@ package trace
 import (
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -52,15 +51,20 @@ var (
 	familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: bridgeFamily, unix.NFPROTO_NETDEV: "netdev"}
 )
 
+// FamilyName is how nft calls a family of tables.
+func FamilyName(family byte) string { return familyNames[family] }
+
 // Marks say which packets are followed, and at which links they come in.
 type Marks struct {
 	table string // what our tables are called
 	Flow  Flow
 	Next  []netip.Addr // whose link addresses are asked for
 	Links []string
-	Keep  netip.Addr // what is for this address, which nobody may have, leaves the node by no link
-	Out   []string   // the flow's packets do not leave by these links, whoever they are for
-	State bool       // look what the tracking of connections says
+	Keep  []netip.Addr // what is of the flow and for these addresses leaves the node by no link
+	Out   []string     // the flow's packets do not leave by these links, whoever they are for
+	Stay  bool         // nor do they leave by others, and no program of the node gets them
+	Door  string       // the link by which answers would come to who has not sent what is asked; "": he has
+	State bool         // look what the tracking of connections says
 }
 
 // chainsOf returns our chains of a family.
@@ -89,6 +93,10 @@ func (m Marks) chainsOf(family byte) (list []chain) {
 	if family == unix.NFPROTO_INET {
 		list = append(list, m.stateChains()...)
 		list[len(hooksInet)*2-1].rules = m.keeping()
+		if m.Stay {
+			stay := append(m.keeping(), append(m.Flow.isTracked(), &expr.Verdict{Kind: expr.VerdictDrop}))
+			list[3].rules, list[len(hooksInet)*2-1].rules = stay, stay // at the ends of hooks input and postrouting
+		}
 	}
 	return list
 }
@@ -130,12 +138,11 @@ func (m Marks) marking(of []condition) (rules []condition) {
 
 // keeping are the rules that let the flow's packets not leave the node.
 func (m Marks) keeping() (rules []condition) {
-	if !m.Keep.IsValid() {
-		return nil
-	}
 	drop := condition{&expr.Verdict{Kind: expr.VerdictDrop}}
 	for _, c := range m.Flow.isOf() {
-		rules = append(rules, slices.Concat(m.Flow.address(false, m.Keep), c, drop))
+		for _, a := range m.Keep {
+			rules = append(rules, slices.Concat(m.Flow.address(false, a), c, drop))
+		}
 		for _, name := range m.Out {
 			data := make([]byte, unix.IFNAMSIZ)
 			copy(data, name)
@@ -148,17 +155,22 @@ func (m Marks) keeping() (rules []condition) {
 // ownTables is how the names of all tables like ours begin.
 const ownTables = "cnictl-trace-"
 
+// lastDoor is a chain at the link itself: a reset by which a rule answers to what came over a bridge passes no other.
+func (m Marks) lastDoor() []chain {
+	if m.Door == "" {
+		return nil
+	}
+	const egress = 1
+	return []chain{{family: unix.NFPROTO_NETDEV, hook: egress, priority: first, name: "egress-" + begin, devices: []string{m.Door}, rules: m.keeping()}}
+}
+
 // newTableName names the tables of one trace, of which several may be under way.
 func newTableName() string {
 	return fmt.Sprintf("%s%d-%s", ownTables, os.Getpid(), strings.ToLower(rand.Text()[:6]))
 }
 
-// makeTable makes our table of a family in the namespace of the calling thread. It goes when the connection is closed, or this process ends.
-func makeTable(name string, family byte, chains []chain) (*netlink.Conn, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, err
-	}
+// makeTable makes our table of a family. It goes when the connection is closed, or this process ends.
+func makeTable(conn *netlink.Conn, name string, family byte, chains []chain) error {
 	batch := []netlink.Message{batchMessage(unix.NFNL_MSG_BATCH_BEGIN), message(family, unix.NFT_MSG_NEWTABLE, netlink.Create|netlink.Excl, func(ae *netlink.AttributeEncoder) {
 		ae.String(unix.NFTA_TABLE_NAME, name)
 		ae.Uint32(unix.NFTA_TABLE_FLAGS, tableOwned)
@@ -175,10 +187,7 @@ func makeTable(name string, family byte, chains []chain) (*netlink.Conn, error) 
 			}))
 		}
 	}
-	if err := send(conn, append(batch, batchMessage(unix.NFNL_MSG_BATCH_END))); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return conn, nil
+	return send(conn, append(batch, batchMessage(unix.NFNL_MSG_BATCH_END)))
 }
 
 func send(conn *netlink.Conn, batch []netlink.Message) error {

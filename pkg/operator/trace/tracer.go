@@ -17,7 +17,8 @@ import (
 // tracer hears what nf_tables does with packets in one namespace.
 type tracer struct {
 	events *netlink.Conn
-	tables []*netlink.Conn
+	owners []*netlink.Conn // of our tables
+	owner  *netlink.Conn   // of the next table
 	heard  chan Event
 	name   string // of the tables
 }
@@ -47,15 +48,30 @@ func (t *tracer) makeTables(m Marks) error {
 		if len(chains) == 0 || family == unix.NFPROTO_NETDEV && m.Links == nil {
 			continue
 		}
-		table, err := makeTable(m.table, family, chains)
-		switch {
-		case err == nil:
-			t.tables = append(t.tables, table)
-		case family == unix.NFPROTO_INET:
+		if err := t.makeTable(m.table, family, chains); err != nil && family == unix.NFPROTO_INET {
 			return &plugin.MissingFeature{Name: "tables of nf_tables that go with their owner", Module: "nf_tables", Version: "5.12", Err: err}
 		}
 	}
+	if chains := m.lastDoor(); chains != nil {
+		_ = t.makeTable(m.table+"-out", unix.NFPROTO_NETDEV, chains) // kernels before 5.16 lack that hook
+	}
 	return nil
+}
+
+// makeTable makes a table in the namespace of the calling thread. All have one owner, so that they go together: that takes the kernel some time.
+func (t *tracer) makeTable(name string, family byte, chains []chain) error {
+	if t.owner == nil {
+		conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+		if err != nil {
+			return err
+		}
+		t.owner, t.owners = conn, append(t.owners, conn)
+	}
+	err := makeTable(t.owner, name, family, chains)
+	if err != nil {
+		t.owner = nil // it will hear more of the messages that have failed: the next table gets another one
+	}
+	return err
 }
 
 func (t *tracer) listen() {
@@ -109,8 +125,8 @@ func (t *tracer) rest() (list []netlink.Message) {
 // stop lets the tables go, and ends heard behind what has come. The kernel tells of a step before the packet goes on: of a packet that has come to its
 // end all has come.
 func (t *tracer) stop() error {
-	for _, table := range t.tables {
-		_ = table.Close() // with which the table goes
+	for _, owner := range t.owners {
+		_ = owner.Close() // with which the tables go
 	}
 	return t.events.SetReadDeadline(time.Unix(1, 0))
 }

@@ -32,7 +32,7 @@ var makers = []struct {
 	prefix string
 	owner  Owner
 }{
-	{"cnibox", Ours}, {"CNI-", Ours}, {"DOCKER", Docker}, {"docker-", Docker}, {"ufw", UFW}, {"firewalld", Firewalld}, {"FWD_", Firewalld}, {"FWDI_", Firewalld}, {"FORWARD_", Firewalld},
+	{"cnibox", Ours}, {"CNI-", Ours}, {"DOCKER-USER", Administrator}, {"DOCKER", Docker}, {"docker-", Docker}, {"ufw", UFW}, {"firewalld", Firewalld}, {"FWD_", Firewalld}, {"FWDI_", Firewalld}, {"FORWARD_", Firewalld},
 	{"INPUT_ZONES", Firewalld}, {"IN_", Firewalld}, {"KUBE-", KubeProxy}, {"kube-proxy", KubeProxy}, {"cali-", "calico"}, {"CILIUM", "cilium"}, {"FLANNEL", "flannel"}, {"flannel", "flannel"},
 	{"NETAVARK", "netavark"}, {"netavark", "netavark"}, {"LIBVIRT", "libvirt"}, {"libvirt", "libvirt"}, {"f2b-", "fail2ban"}, {"ts-", "tailscale"}, {"nixos-fw", "NixOS' firewall"}, {"ISTIO", "istio"},
 	{"lxd", "lxd"}, {"incus", "incus"}, {"WEAVE", "weave"}, {"crowdsec", "crowdsec"}, {"sshguard", "sshguard"}, {"mangle_", Firewalld}, {"filter_", Firewalld},

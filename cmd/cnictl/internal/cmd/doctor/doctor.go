@@ -46,7 +46,7 @@ something, 1 if there is an error or a warning, 2 for a wrong usage.
 			return codes(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := doctor.Options{Options: n.Options, OwnBinDirs: cmd.Flags().Changed("bin-dir"), Check: true}
+			o := doctor.Options{Options: n.Options, OwnBinDirs: cmd.Flags().Changed("bin-dir"), Thorough: true}
 			o.Shared = true
 			if len(args) > 0 {
 				o.Codes = args

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -23,7 +24,7 @@ func (w *subject) whyTraced(t *Test) (reason, remedy string) {
 	}
 	q := w.request(t)
 	const patience = time.Second
-	q.Timeout = patience
+	q.Brief, q.Timeout = true, patience
 	r, err := trace.Trace(context.Background(), *q)
 	if err == nil && r.Cause != nil && !r.Cause.IsVague() {
 		reason, remedy = r.Cause.Summary, r.Cause.Remedy
@@ -68,4 +69,17 @@ func (w *subject) traceable(c *Container) *trace.Container {
 		a.HostEnd = &node.Link{Name: end.Attrs().Name, Link: end}
 	}
 	return &trace.Container{Name: c.Name, Netns: c.rt.NetNS, Attachments: []*node.Attachment{a}}
+}
+
+// tryOutside asks as somebody outside of the node would. The time to wait begins when the packet is let in: what follows it is made before.
+func (w *subject) tryOutside(ctx context.Context, t *Test, timeout time.Duration) error {
+	q := w.request(t)
+	q.Outside, q.Brief, q.Timeout = true, true, timeout
+	q.From = trace.Stranger(q.Host, q.To)
+	r, err := trace.Trace(ctx, *q)
+	if err != nil || r.Cause == nil {
+		return err
+	}
+	t.lost = &Loss{Packet: requestPacket, Reason: r.Cause.Summary, Remedy: r.Cause.Remedy}
+	return errors.New(r.Cause.Summary)
 }

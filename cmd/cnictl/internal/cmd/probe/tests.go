@@ -4,6 +4,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/netip"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/trace"
 )
 
 // protocol is how a test asks.
@@ -28,6 +31,7 @@ type attempt struct {
 	question  []byte // what is sent
 	answer    []byte // a part of what is answered
 	source    uint16 // the port of the host from which it asks by TCP
+	outside   bool   // it is let in as if somebody outside had sent it
 	err       error  // why it failed, as far as the kernel said
 	lost      *Loss  // what a trace said of it
 }
@@ -124,8 +128,22 @@ func (w *subject) published(f family) (all []*Test) {
 			}
 			all = append(all, newTest(name, attempt{protocol: p, from: by.from, reached: w.b}, by.to, w.port))
 		}
+		name := fmt.Sprintf("published port, from outside, %s", p)
+		if to := addressForOthers(f); to.IsValid() {
+			all = append(all, newTest(name, attempt{protocol: p, reached: w.b, outside: true}, to, w.port))
+		} else {
+			all = append(all, notTried(name, "not tried: the host has no address of this family for others"))
+		}
 	}
 	return all
+}
+
+// addressForOthers is where others outside find the host, which need not be by the network's gateway.
+func addressForOthers(f family) netip.Addr {
+	if to := trace.AddressOfNode(&node.Host{}, f.foreign); f.has(to) && trace.Stranger(&node.Host{}, to).IsValid() {
+		return to
+	}
+	return netip.Addr{}
 }
 
 // hostAddress is where others find the host: the address that it uses itself for the outside, or else the network's gateway.

@@ -25,9 +25,12 @@ func (w *subject) try(ctx context.Context, tests []*Test, timeout time.Duration)
 			continue
 		}
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			if t.err = t.try(ctx); t.err != nil {
+			if t.outside {
+				t.err = w.tryOutside(ctx, t, timeout)
+			} else {
+				t.err = t.try(ctx, timeout)
+			}
+			if t.err != nil {
 				t.Outcome = Failed
 			}
 		})
@@ -37,7 +40,9 @@ func (w *subject) try(ctx context.Context, tests []*Test, timeout time.Duration)
 }
 
 // try asks until it is answered, or there is no time left.
-func (t *Test) try(ctx context.Context) error {
+func (t *Test) try(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	switch {
 	case t.protocol == tcp:
 		return t.tryTCP(ctx)

@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"cmp"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/test/firewalldtest"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// variant is a node on which packets meet much, and arrive.
+type variant struct {
+	name   string
+	script string // has the functions of inField
+	undo   string // "": takes away what the function rule has made
+	start  func(t *testing.T, f *field) (stop func())
+}
+
+var variants = []variant{
+	{name: "nothing", script: ":", undo: ":"},
+	{name: "a set of others", script: "rule forward ip daddr '{ 198.51.100.0/24, 10.0.0.0-10.87.255.255 }' drop"},
+	{name: "addresses that nobody has are dropped", script: "rule forward ip daddr '{ 192.0.0.0/24, 198.51.100.0/24, 203.0.113.0/24 }' ct state new drop; nft add rule inet mine f ip6 daddr 2001:db8:fff0::/44 drop"},
+	{name: "a limit that is not reached", script: "rule forward limit rate over 10000/second burst 1000 packets drop"},
+	{name: "a quota that is not used up", script: "rule forward quota over 1000 mbytes drop"},
+	{name: "logs and counters", script: "rule forward counter log prefix seen; nft add rule inet mine f ct state new counter accept"},
+	{name: "accepted first", script: "rule forward ip saddr 10.88.0.0/13 accept; nft add rule inet mine f ip daddr 10.88.0.0/13 accept; nft add rule inet mine f meta nfproto ipv6 accept; nft add rule inet mine f drop"},
+	{name: "a policy, and what may pass", script: "rule forward ct state established,related accept; nft add rule inet mine f iifname '{ demo0, listed0, apart0, plain0, veth* }' accept; nft add rule inet mine f ct status dnat accept; nft 'chain inet mine f { policy drop; }'"},
+	{name: "verdicts by state", script: "rule forward ct state vmap '{ established : accept, related : accept, invalid : drop }'"},
+	{name: "sources without a way back", script: "rule prerouting fib saddr . iif oif missing drop"},
+	{name: "what is of no connection", script: "rule prerouting ct state invalid drop"},
+	{name: "tables at other priorities", script: "rule forward accept; nft add chain inet mine early '{ type filter hook prerouting priority -310; }'; nft add rule inet mine early accept; nft add chain inet mine late '{ type filter hook postrouting priority 500; }'; nft add rule inet mine late counter"},
+	{name: "marks", script: "rule prerouting iifname demo0 meta mark set 0x17 ct mark set 0x17"},
+	{name: "a smaller MSS", script: "rule forward tcp flags syn tcp option maxseg size set rt mtu"},
+	{name: "a queue that may be passed", script: "iptables -A FORWARD -j NFQUEUE --queue-num 7 --queue-bypass", undo: "no_iptables"},
+	{name: "masquerading by others", script: "rule postrouting counter; nft add chain inet mine nat '{ type nat hook postrouting priority 90; }'; nft add rule inet mine nat oifname docker0 snat ip to 198.51.100.9"},
+	{name: "in bridges, and at the edge", script: `nft add table bridge mine; nft add chain bridge mine f '{ type filter hook forward priority 0; }'; nft add rule bridge mine f ether type arp accept; nft add rule bridge mine f counter
+		nft add table netdev mine; nft add chain netdev mine i '{ type filter hook ingress device uplink0 priority 0; }'; nft add rule netdev mine i tcp dport 22 drop`, undo: "nft delete table bridge mine; nft delete table netdev mine"},
+	{name: "notrack of others", script: `nft add table ip raw; nft add chain ip raw p '{ type filter hook prerouting priority raw; }'; nft add rule ip raw p udp dport 53 notrack`, undo: "nft delete table ip raw"},
+	{name: "Docker, and its chain for administrators", script: docker + "iptables -I DOCKER-USER -j ACCEPT", undo: "no_iptables"},
+	{name: "Docker without its policy", script: docker + "iptables -P FORWARD ACCEPT", undo: "no_iptables"},
+	{name: "libvirt", script: "iptables -N LIBVIRT_FWI; iptables -A FORWARD -j LIBVIRT_FWI; iptables -A LIBVIRT_FWI -o virbr0 -j REJECT", undo: "no_iptables"},
+	{name: "kube-proxy", script: kubeProxy, undo: "no_iptables"},
+	{name: "kube-proxy by nftables", script: kubeProxyNFT, undo: "nft delete table ip kube-proxy"},
+	{name: "ufw", script: ufw + "; ufw default allow routed >/dev/null; ufw allow 22 >/dev/null", undo: ufwOff},
+	{name: "iptables-legacy", script: "iptables-legacy -A FORWARD -i demo0 -j ACCEPT; iptables-legacy -A FORWARD -j ACCEPT; iptables-legacy -P FORWARD DROP", undo: "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -F"},
+	{name: "firewalld", script: "for n in 88 89 90 91 92; do firewall-cmd -q --zone=trusted --add-source=10.$n.0.0/24; done; firewall-cmd -q --zone=trusted --add-source=fd00:88::/64", undo: "nft delete table inet firewalld", start: runFirewalld},
+	{name: "rp_filter 2", script: "sysctl -qw net.ipv4.conf.all.rp_filter=2", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
+	{name: "rp_filter 1", script: "sysctl -qw net.ipv4.conf.all.rp_filter=1", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
+	{name: "a policy rule to the same table", script: "ip rule add from 10.88.0.0/24 prio 99 lookup main", undo: "ip rule del prio 99"},
+	{name: "a table of its own", script: "ip route add default via 192.0.2.254 table 77; ip rule add from 10.88.0.0/24 to 192.0.2.0/24 prio 99 lookup 77", undo: "ip rule del prio 99; ip route flush table 77"},
+	{name: "blackholes for others", script: "ip route add blackhole 198.51.100.0/24; ip route add blackhole 10.200.0.0/16", undo: "ip route del blackhole 198.51.100.0/24; ip route del blackhole 10.200.0.0/16"},
+	{name: "a blackhole for addresses that nobody has", script: "ip route add blackhole 203.0.113.0/24; ip route add blackhole 2001:db8:fffe::/48", undo: "ip route del blackhole 203.0.113.0/24; ip -6 route del blackhole 2001:db8:fffe::/48"},
+}
+
+func runFirewalld(t *testing.T, f *field) (stop func()) {
+	daemon := firewalldtest.Start(t, f.host, "nftables")
+	return func() { daemon.Stop(t) }
+}
+
+// TestNoCause finds no cause on nodes where packets arrive: neither trace nor doctor does. What they look with goes with them.
+func TestNoCause(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	for i, v := range variants {
+		if netlab.LeftOut(t, i, 3) {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			if v.start != nil {
+				defer v.start(t, f)()
+			}
+			f.run(t, v.script)
+			before := f.host.Snapshot(t)
+			f.wantAnswer(t, "as it is", outwards, published, beside, "box --to 192.0.2.254", "kept --to 192.0.2.254", "web --to 2001:db8:2::254")
+			began := time.Now()
+			for _, found := range f.lost(t) {
+				t.Errorf("doctor: %s", found)
+			}
+			t.Logf("| %s | doctor: %d ms |", v.name, time.Since(began).Milliseconds())
+			if diff := before.Diff(f.host.Snapshot(t)); diff != "" {
+				t.Errorf("left behind:\n%s", diff)
+			}
+			f.run(t, cmp.Or(v.undo, "nft delete table inet mine"))
+		})
+	}
+}
+
+// lost are the findings of doctor about packets that get lost.
+func (f *field) lost(t *testing.T) (list []string) {
+	t.Helper()
+	_, printed := f.cnictl("doctor", "--json", "docker-drops", "ufw-drops", "forward-drops", "firewalld-no-zone", "packet-lost")
+	var e examined
+	if err := json.Unmarshal([]byte(printed), &e); err != nil {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	for _, found := range e.Findings {
+		list = append(list, found.Code+": "+found.Summary)
+	}
+	for _, n := range e.CouldNotLook {
+		list = append(list, "could not look at "+n.What+": "+n.Why)
+	}
+	return list
+}
