@@ -222,6 +222,9 @@ func addScripts(info *nfpm.Info, r Release, dir string, all []entry) error {
 		if err := os.WriteFile(*at, text, 0o755); err != nil {
 			return err
 		}
+		if err := os.Chtimes(*at, r.Time, r.Time); err != nil { // which an apk has, too
+			return err
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +64,16 @@ func TestPackages(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestTimes looks whether all files of an apk have the time of the release, its scripts, too: two builds are the same.
+func TestTimes(t *testing.T) {
+	for _, path := range artefacts(t, "*.apk") {
+		times, err := exec.Command("bash", "-c", `tar -tvzif "$0" --utc --full-time 2>/dev/null | awk '{ print $4, $5 }' | grep -v ^1970-01-01 | sort -u`, path).Output() // what is about the package has no time
+		if err != nil || bytes.Count(times, []byte("\n")) != 1 {
+			t.Errorf("%s: %v: there are files of\n%s", path, err, times)
 		}
 	}
 }
