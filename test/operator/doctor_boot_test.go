@@ -40,6 +40,7 @@ var faultsOfBoot = []fault{
 	{code: "forwarding-off-at-boot", kind: "IPv6", plant: func(p *clinic) { p.write("/etc/sysctl.d/99-hard.conf", "net.ipv6.conf.all.forwarding = 0\n") },
 		says: "write net.ipv6.conf.all.forwarding = 1", remedy: shell("ln -sf /dev/null /etc/sysctl.d/99-hard.conf")},
 	{code: "ipv6-off", pods: []string{}, plant: shell("ip link del demo0; sysctl -qw net.ipv6.conf.default.disable_ipv6=1"), works: adds},
+	{code: "ipv6-off", kind: "by an MTU", pods: []string{}, plant: shell("ip link set demo0 mtu 1279"), says: "ip link set dev demo0 mtu 1280", works: adds},
 	{code: "networkd-takes-routes", config: overlay, pods: []string{}, before: networkdRuns, plant: shell("rm /etc/systemd/networkd.conf.d/10-own.conf")},
 	{code: "networkd-takes-routes", kind: "rules", config: overlay, pods: []string{}, before: networkdRuns,
 		plant: func(p *clinic) {

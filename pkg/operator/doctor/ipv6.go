@@ -20,15 +20,19 @@ func checkIPv6(_ context.Context, s *subject) (list []Finding, err error) {
 		if !n.isRouted() || !v6 || why == "" {
 			continue
 		}
-		remedy := set(forNew, "0")
-		if why != forNew {
-			remedy = finding.Steps(remedy, set(why, "0"))
+		without := finding.Say("or take IPv6 out of the ranges of network %s, in %s", n.Name, n.File)
+		var remedy finding.Remedy
+		switch why {
+		case node.NoIPv6:
+			remedy = finding.Say("boot without ipv6.disable=1")
+		case node.LowMTU:
+			remedy = finding.Run("ip", "link", "set", "dev", n.gatewayLink(), "mtu", "1280")
+		case forNew:
+			remedy = finding.Steps(set(forNew, "0"), finding.Say("and %s = 0 in a file of /etc/sysctl.d", dotted(forNew)))
+		default:
+			remedy = finding.Steps(set(forNew, "0"), set(why, "0"), finding.Say("and %s = 0 in a file of /etc/sysctl.d", dotted(forNew)))
 		}
-		remedy = finding.Steps(remedy, finding.Say("and %s = 0 in a file of /etc/sysctl.d; or take IPv6 out of the ranges of network %s, in %s", dotted(forNew), n.Name, n.File))
-		if why == node.NoIPv6 {
-			remedy = finding.Say("boot without ipv6.disable=1, or take IPv6 out of the ranges of network %s, in %s", n.Name, n.File)
-		}
-		list = append(list, found(ipv6Off, n.Name, remedy, "network %s hands out IPv6 addresses, and %s of this host switches IPv6 off", n.Name, dotted(why)))
+		list = append(list, found(ipv6Off, n.Name, finding.Steps(remedy, without), "network %s hands out IPv6 addresses, and %s switches IPv6 off for %s", n.Name, dotted(why), n.gatewayLink()))
 	}
 	return list, nil
 }

@@ -189,7 +189,7 @@ func (f *file) checkIPv6(p *part) {
 	}
 	for _, r := range pools(p) {
 		if why := f.options.Node.IPv6Off(p.facts.GatewayLink); r.subnet.Addr().Is6() && why != "" {
-			f.report(ipv6Off, r.get("subnet").span, "no IPv6, or switch it on", nil, "%s needs IPv6, which %s of this node switches off", r.subnet, why)
+			f.report(ipv6Off, r.get("subnet").span, "no IPv6, or switch it on", nil, "%s needs IPv6, which %s switches off on this node", r.subnet, why)
 		}
 	}
 }

@@ -132,14 +132,16 @@ func hops(routes []netlink.Route, family int) (list []*netlink.NexthopInfo) {
 	return list
 }
 
-// IPv6Off says why a link can have no addresses of IPv6, or one that is made yet: the sysctl that switches it off, or that the kernel has none. It
-// is "" if it can.
+// IPv6Off says why a link can have no addresses of IPv6, or one that is made yet: the sysctl that switches it off, LowMTU or NoIPv6. It is "" if it can.
 func (h *Host) IPv6Off(link string) string {
-	if h.Link(link) == nil {
+	l := h.Link(link)
+	if l == nil {
 		link = "default"
 	}
 	key := "net/ipv6/conf/" + link + "/disable_ipv6"
 	switch value, err := sysctl.Get(key); {
+	case errors.Is(err, fs.ErrNotExist) && l != nil && l.MTU < 1280:
+		return LowMTU
 	case errors.Is(err, fs.ErrNotExist):
 		return NoIPv6
 	case value == "1":
@@ -148,8 +150,10 @@ func (h *Host) IPv6Off(link string) string {
 	return ""
 }
 
-// NoIPv6 is why links of a kernel without IPv6 have no addresses of it.
-const NoIPv6 = "ipv6.disable=1"
+const (
+	NoIPv6 = "ipv6.disable=1"    // why links of a kernel without IPv6 have no addresses of it
+	LowMTU = "an MTU below 1280" // why a link has none: the least that IPv6 works with (RFC 8200)
+)
 
 // Mounts returns what is mounted where this process sees it. Lines that are none are left out: what is in them can be a user's choice.
 func (h *Host) Mounts() ([]*mountinfo.Info, error) {
