@@ -1,8 +1,10 @@
 package netlab
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,13 +13,47 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
+// ownMachine is in the environment of a test that runs again on a machine of its own: a directory.
+const ownMachine = "NETLAB_OWN_MACHINE"
+
+// runOnOwnMachine runs the calling test again, on a machine that nobody else changes: in namespaces that a script has prepared. It reports whether this is
+// that run already.
+func runOnOwnMachine(t *testing.T, script string) bool {
+	t.Helper()
+	if os.Getenv(ownMachine) != "" {
+		return true
+	}
+	cmd := exec.Command("unshare", "--mount", "--net", "sh", "-ec", script+"\n"+`exec "$0" "$@"`, os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), ownMachine+"="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// TestOthersMounts: what somebody else has mounted below the directory of temporary files is not there, where it would end in the middle of a test.
+func TestOthersMounts(t *testing.T) {
+	if !runOnOwnMachine(t, `mount -t tmpfs others $`+ownMachine+`; mkdir $`+ownMachine+`/inner; mount -t tmpfs others $`+ownMachine+`/inner`) {
+		return
+	}
+	for _, dir := range []string{os.Getenv(ownMachine), os.Getenv(ownMachine) + "/inner"} {
+		if is, err := mountinfo.Mounted(dir); is || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is a mount: %v, error %v", dir, is, err)
+		}
+	}
+}
+
 // TestHostLeavesMachineAlone uses a host up and looks at the machine before and after: its links, its mounts, and the
 // directories that a host has for itself.
 func TestHostLeavesMachineAlone(t *testing.T) {
+	if !runOnOwnMachine(t, "") {
+		return
+	}
 	before := machineState(t)
 	t.Run("host", func(t *testing.T) {
 		h := NewHost(t)

@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +85,7 @@ func runInSandbox() (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	if err := errors.Join(unshareNode(), unsharePIDs()); err != nil {
+	if err := errors.Join(unshareNode(), leaveMounts(program), unsharePIDs()); err != nil {
 		return 1, err
 	}
 	init := exec.Command("sh", "-c", initScript)
@@ -146,6 +149,31 @@ func unshareNode() error {
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make all mounts private: %w", err)
+	}
+	return nil
+}
+
+// leaveMounts unmounts what others have mounted below the directory of temporary files, but not what the tests themselves are in. When that directory
+// is removed such a mount ends here, too, in the middle of a test (mount_namespaces(7), "Restrictions on mount namespaces").
+func leaveMounts(program string) error {
+	wd, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	own := []string{wd, program, os.Getenv("CNIBOX_BIN_DIR"), os.TempDir()}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(os.TempDir()))
+	if err != nil {
+		return fmt.Errorf("list the mounts: %w", err)
+	}
+	for _, m := range mounts {
+		isAbove := func(path string) bool { return strings.HasPrefix(path+"/", m.Mountpoint+"/") }
+		if slices.ContainsFunc(own, isAbove) {
+			continue
+		}
+		err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // it went with the one it was in, or is gone
+			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
+		}
 	}
 	return nil
 }
