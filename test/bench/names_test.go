@@ -1,0 +1,16 @@
+package bench
+
+import "testing"
+
+// BenchmarkNames measures ADD and DEL of a container without a name, and with one. Both take turns, in an order of chance, and what a name costs is the
+// median of the differences within a round.
+//
+//	go test ./test/bench -run '^$' -bench Names -benchtime 1x
+func BenchmarkNames(b *testing.B) {
+	profile := chosenProfile(b)
+	r := newRunner(b, profile)
+	alone := r.newPairedNode(b, "bridge", 0, nil)
+	named := r.newPairedNode(b, "bridge and dnsname", 0, func(int) object { return object{"type": "dnsname", "domainName": "dns.podman"} })
+	named.like = alone
+	r.comparePairs(b, []*pairedNode{alone, named}, 2*profile.rounds, 0)
+}
