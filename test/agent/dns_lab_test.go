@@ -137,29 +137,19 @@ func (c *inDNS) askByTCP(q *dns.Msg) (*dns.Msg, error) {
 	return exchange(&c.Namespace, "tcp", gateway(c.network), q, silence)
 }
 
-// awaited is the answer that somebody has asked for again and again.
-type awaited struct {
-	at     time.Time
-	others int // answers before it that were not the wanted one
-}
-
-// askUntil asks for the IPv4 address of a name again and again, with no pause, until the answer is the wanted one.
-func askUntil(ask func(q *dns.Msg) (*dns.Msg, error), name, want string) (w awaited, err error) {
-	last := ""
+// askUntil asks for the IPv4 address of a name again and again, with no pause, until there is an answer, and returns when that was. It has to be the wanted one.
+func askUntil(ask func(q *dns.Msg) (*dns.Msg, error), name, want string) (at time.Time, err error) {
 	for began := time.Now(); time.Since(began) < netlab.Patience; {
 		a, failed := ask(query(name, dns.TypeA))
-		switch {
-		case failed != nil:
-			last = failed.Error()
-		case texts(a) == want:
-			w.at = time.Now()
-			return w, nil
-		default:
-			last = texts(a)
-			w.others++
+		at = time.Now()
+		if failed == nil && texts(a) != want {
+			return at, fmt.Errorf("%s: %q, want %q", name, texts(a), want)
+		}
+		if err = failed; err == nil {
+			return at, nil
 		}
 	}
-	return w, fmt.Errorf("%s: %s, want %s", name, last, want)
+	return at, fmt.Errorf("%s: %w", name, err)
 }
 
 // isRefused makes sure that a server's port is closed, which the kernel says, and returns how long that took.

@@ -21,14 +21,14 @@ type manyNames struct {
 
 func manyName(number, network int) string { return fmt.Sprintf("c%d-of-%d", number, network) }
 
-// await asks until the answer is the wanted one, and returns how long after the beginning that was. Before it nobody says anything else.
+// await asks until there is an answer, which has to be the wanted one, and returns how long after the beginning that was.
 func (n *manyNames) await(began time.Time, ask func(*dns.Msg) (*dns.Msg, error), name, want string) time.Duration {
 	n.Helper()
-	first, err := askUntil(ask, name, want)
-	if err != nil || first.others > 0 {
-		n.Errorf("%d answers were not %s; %v", first.others, want, err)
+	at, err := askUntil(ask, name, want)
+	if err != nil {
+		n.Error(err)
 	}
-	return first.at.Sub(began)
+	return at.Sub(began)
 }
 
 // asksAcross asks for a container of another network, and returns how many questions that were, and how many of them got an answer of any use.
@@ -77,7 +77,9 @@ func TestDNSMany(t *testing.T) {
 			name := manyName(number, i)
 			c := newNamed(t, host, i, name)
 			n.others = append(n.others, c)
-			added = append(added, n.await(c.changed, n.conn.ask, name, c.v4))
+			if added = append(added, n.await(c.changed, n.conn.ask, name, c.v4)); t.Failed() {
+				t.FailNow()
+			}
 			a, b := all[(i+1)%networks].asksAcross(c, name)
 			asked, answered = asked+a, answered+b
 			if number%10 == 0 { // the kernel has room for some thousand neighbours, of all namespaces together
@@ -120,7 +122,9 @@ func TestDNSMany(t *testing.T) {
 		for number, c := range n.others {
 			present = append(present, n.await(time.Now(), n.conn.ask, "first", n.v4))
 			c.leave()
-			deleted = append(deleted, n.await(c.changed, n.conn.ask, manyName(number, i)+".dns.podman", "NXDOMAIN"))
+			if deleted = append(deleted, n.await(c.changed, n.conn.ask, manyName(number, i)+".dns.podman", "NXDOMAIN")); t.Failed() {
+				t.FailNow()
+			}
 		}
 	}
 	t.Logf("from DEL to the first answer without it: %v", deleted)
