@@ -163,6 +163,7 @@ func (s *sight) try(t *testing.T) {
 	web.awaitNames()
 	withList := newListed(t, host, 2, "listed", strings.TrimSuffix(named(2), "]}")+`, {"type": "egress", "allow": ["api.example"]}]}`, nil)
 	if s.then != nil {
+		web.is("www.example", dns.TypeA, "198.51.100.1") // so the agent knows the node's servers
 		var err error
 		if host.Do(func() { err = s.then(host, a) }); err != nil {
 			t.Fatal(err)
