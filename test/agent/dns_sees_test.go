@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,8 +100,8 @@ func (c *inDNS) gatewayLook(name string, wait time.Duration) look {
 // address, and whether the C library finds the address.
 type sight struct {
 	when    string
-	servers []string                           // the node's when the containers come
-	then    func(*netlab.Host, *running) error // what happens after that
+	servers []string                     // the node's when the containers come
+	then    func(*netlab.Host, *running) // what happens after that
 	gateway [3]string
 	library [3]bool
 	again   int // how often the name elsewhere is asked for once more, without a pause
@@ -113,10 +114,10 @@ var sights = []sight{
 	{when: "all is there", servers: []string{netlab.OutsideIPv4},
 		library: [3]bool{true, true, true}, again: 20},
 	{when: "the agent is killed", servers: []string{netlab.OutsideIPv4},
-		then:    func(_ *netlab.Host, a *running) error { a.kill(); return nil },
+		then:    func(_ *netlab.Host, a *running) { a.kill() },
 		gateway: [3]string{isClosed, isClosed, isClosed}, library: [3]bool{false, true, false}, again: 10},
 	{when: "the agent hangs", servers: []string{netlab.OutsideIPv4},
-		then:    func(_ *netlab.Host, a *running) error { a.signal(syscall.SIGSTOP); return nil },
+		then:    func(_ *netlab.Host, a *running) { a.suspend() },
 		gateway: [3]string{isSilent, isSilent, isSilent}, library: [3]bool{false, true, false}},
 	{when: "the node's server is silent", servers: []string{serverSilent},
 		gateway: [3]string{"", "SERVFAIL", "SERVFAIL"}, library: [3]bool{true, false, false}},
@@ -127,10 +128,10 @@ var sights = []sight{
 	{when: "the first of the node's servers is silent", servers: []string{serverSilent, netlab.OutsideIPv4},
 		library: [3]bool{true, true, true}, again: 20},
 	{when: "the node's resolv.conf is empty", servers: []string{netlab.OutsideIPv4},
-		then:    func(*netlab.Host, *running) error { return overwrite("/etc/resolv.conf", "") },
+		then:    func(h *netlab.Host, a *running) { h.MustRun(a, "truncate", "-s", "0", "/etc/resolv.conf") },
 		gateway: [3]string{"", "SERVFAIL", "SERVFAIL"}, library: [3]bool{true, true, false}},
 	{when: "the node's resolv.conf is gone", servers: []string{netlab.OutsideIPv4},
-		then:    func(*netlab.Host, *running) error { return os.Remove("/etc/resolv.conf") },
+		then:    func(h *netlab.Host, a *running) { h.MustRun(a, "rm", "/etc/resolv.conf") },
 		gateway: [3]string{"", "SERVFAIL", "SERVFAIL"}, library: [3]bool{true, true, false}},
 }
 
@@ -164,10 +165,7 @@ func (s *sight) try(t *testing.T) {
 	withList := newListed(t, host, 2, "listed", strings.TrimSuffix(named(2), "]}")+`, {"type": "egress", "allow": ["api.example"]}]}`, nil)
 	if s.then != nil {
 		web.is("www.example", dns.TypeA, "198.51.100.1") // so the agent knows the node's servers
-		var err error
-		if host.Do(func() { err = s.then(host, a) }); err != nil {
-			t.Fatal(err)
-		}
+		s.then(host, a)
 	}
 
 	// Each question has a container of its own, since the kernel refuses a container's questions at a closed port only so often.
@@ -204,6 +202,19 @@ func (s *sight) look(by *inDNS, i int, name, right string) {
 	if want := cmp.Or(s.gateway[i], right); atGateway.Saw != want {
 		by.Errorf("the gateway says %s of %s, want %s", atGateway.Saw, name, want)
 	}
+}
+
+// suspend stops the agent for a while, and returns when none of its threads runs.
+func (a *running) suspend() {
+	a.Helper()
+	a.signal(syscall.SIGSTOP)
+	netlab.Until(a, "all threads of the agent to stop", func() bool {
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", a.cmd.Process.Pid))
+		return err == nil && len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err != nil || !strings.Contains(string(text), ") T ")
+		})
+	})
 }
 
 // hasIPv4 answers with an IPv4 address, and to a question for others with nothing.
