@@ -63,7 +63,7 @@ func (r *runner) comparePairs(b *testing.B, nodes []*pairedNode, rounds, connect
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	fmt.Printf("\n%d rounds of an ADD, %d connections and a DEL; medians in ms, and of what was more than without it in the same round\n\n", rounds, connections)
+	fmt.Printf("\n%d rounds of an ADD, connections (%d) and a DEL; medians in ms, and of what was more than without it in the same round\n\n", rounds, connections)
 	metrics := []string{"ADD", "ADD CPU", "DEL", "DEL CPU"}
 	if connections > 0 {
 		metrics = append(metrics, "connection")
