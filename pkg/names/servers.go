@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -41,23 +42,33 @@ func serversIn(text string) (list []netip.Addr) {
 	return list
 }
 
-// Versions identify the files that Servers reads: if they are the same as before, so are the servers.
-func Versions() (list [2]os.FileInfo) {
-	for i, path := range files {
-		list[i], _ = os.Stat(path)
-	}
-	return list
+// Version identifies the files that Servers reads: if it is the same as before, so are the servers.
+type Version struct {
+	files []os.FileInfo
+	at    time.Time
 }
 
-// SameVersions reports whether no file has changed from one time to the next.
-func SameVersions(a, b [2]os.FileInfo) bool {
-	for i := range a {
-		if (a[i] == nil) != (b[i] == nil) {
-			return false
-		}
-		if a[i] != nil && (!os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime())) {
-			return false
-		}
+// tick is longer than what the kernel's clock for files stands still: a file that is read so soon after a change may change once more and have the same time.
+const tick = 20 * time.Millisecond
+
+// CurrentVersion returns the version of now.
+func CurrentVersion() Version { return versionOf(files...) }
+
+func versionOf(paths ...string) Version {
+	v := Version{at: time.Now()}
+	for _, path := range paths {
+		file, _ := os.Stat(path)
+		v.files = append(v.files, file)
 	}
-	return true
+	return v
+}
+
+// Is reports whether no file has changed since an earlier version.
+func (v Version) Is(earlier Version) bool {
+	return slices.EqualFunc(v.files, earlier.files, func(now, before os.FileInfo) bool {
+		if now == nil || before == nil {
+			return now == nil && before == nil
+		}
+		return os.SameFile(now, before) && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime()) && earlier.at.Sub(before.ModTime()) > tick
+	})
 }

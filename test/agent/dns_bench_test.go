@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,7 +31,7 @@ func BenchmarkDNS(b *testing.B) {
 	for b.Loop() {
 		before := a.ticks()
 		var mu sync.Mutex
-		var took []time.Duration
+		var took times
 		var wait sync.WaitGroup
 		for i, c := range all {
 			wait.Go(func() {
@@ -48,15 +47,13 @@ func BenchmarkDNS(b *testing.B) {
 		}
 		each := time.Since(began) / time.Duration(adds)
 		wait.Wait()
-		slices.Sort(took)
 		if len(took) == 0 {
 			b.Fatal("nobody answers")
 		}
-		ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-		b.ReportMetric(ms(took[len(took)/2]), "p50-ms")
-		b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms")
+		b.ReportMetric(inMS(took.percent(50)), "p50-ms")
+		b.ReportMetric(inMS(took.percent(99)), "p99-ms")
 		b.ReportMetric(float64(perSecond*seconds-len(took)), "lost")
-		b.ReportMetric(ms(each), "ADD-ms")
+		b.ReportMetric(inMS(each), "ADD-ms")
 		b.ReportMetric(float64(a.ticks()-before)/float64(seconds), "agent-%") // a tick is a hundredth of a second
 	}
 	b.Log(a.peak())

@@ -1,9 +1,14 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -78,6 +83,73 @@ func TestDNSServers(t *testing.T) {
 	resolvConf(t, host, "127.0.0.53") // as with systemd-resolved
 	host.Feed(t, "nameserver 192.0.2.53\n", "sh", "-c", "mkdir -p /run/systemd/resolve; cat > /run/systemd/resolve/new; mv /run/systemd/resolve/new /run/systemd/resolve/resolv.conf")
 	web.is("where.example", dns.TypeTXT, `"second"`)
+}
+
+// ownEtc gives the node a /etc of its own, where a file can take the place of another.
+func ownEtc(t *testing.T, host *netlab.Host) {
+	t.Helper()
+	host.MustRun(t, "sh", "-ec", "mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc")
+}
+
+// overwrite writes a file in place, as who edits it does.
+func overwrite(path, text string) error { return os.WriteFile(path, []byte(text), 0o644) }
+
+// exchangeFile puts another file in its place, as systemd-resolved does.
+func exchangeFile(path, text string) error {
+	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), overwrite(path+".new", text), os.Rename(path+".new", path))
+}
+
+// TestDNSServersChange: the first question after a change of the node's servers goes to the new ones, however their file was changed. It prints how long after
+// the change the answer came.
+func TestDNSServersChange(t *testing.T) {
+	t.Parallel()
+	const etc, resolved = "/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"
+	host, out := newNamedHost(t)
+	ownEtc(t, host)
+	servers := []string{"192.0.2.53", "192.0.2.54"}
+	for i, s := range servers {
+		out.MustRun(t, "ip", "address", "add", s+"/24", "dev", "uplink0")
+		zone{"where.example.": has(fmt.Sprintf("where.example. 60 A 198.51.100.%d", i))}.serve(t, out, s)
+	}
+	serveDNS(t, &host.Namespace, "127.0.0.53", zone{"where.example.": has("where.example. 60 A 198.51.100.53")})
+	start(t, host, "--dns")
+	web := newNamed(t, host, 1, "web")
+	web.awaitNames()
+	conn := web.newSocket()
+	change := func(do func(path, text string) error, path, server, want string) time.Duration {
+		t.Helper()
+		var began time.Time
+		host.Do(func() {
+			if err := do(path, "nameserver "+server+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			began = time.Now()
+		})
+		at, err := askUntil(conn.ask, "where.example", want)
+		if err != nil {
+			t.Fatalf("%s has %s: %v", path, server, err)
+		}
+		return at.Sub(began)
+	}
+	for _, c := range []struct {
+		what, path string
+		do         func(path, text string) error
+	}{
+		{"resolv.conf, written in place", etc, overwrite},
+		{"resolv.conf, another in its place", etc, exchangeFile},
+		{"that of systemd-resolved, another in its place", resolved, exchangeFile},
+	} {
+		if c.path == resolved {
+			t.Logf("from 127.0.0.53 in resolv.conf, with nothing beside it, to its answer: %s", ms(change(exchangeFile, etc, "127.0.0.53", "198.51.100.53")))
+		}
+		var took times
+		for range chosen(20, 500) {
+			for i, s := range servers {
+				took = append(took, change(c.do, c.path, s, fmt.Sprintf("198.51.100.%d", i)))
+			}
+		}
+		t.Logf("from a change of %s to the new server's answer: %v", c.what, took)
+	}
 }
 
 // TestDNSForged: what comes before the answer with another id, to another question, from another port or as nonsense is not believed.

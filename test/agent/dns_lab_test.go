@@ -15,6 +15,7 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/test/harmtest"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -41,6 +42,8 @@ type inDNS struct {
 	host    *netlab.Host
 	network int
 	v4, v6  string
+	result  *types100.Result
+	changed time.Time // when the last ADD or DEL returned
 }
 
 // newNamedHost returns a node whose DNS server is the outside.
@@ -79,18 +82,21 @@ func (c *inDNS) join(network int, ifName, name string, aliases ...string) *types
 	rt := c.RuntimeConf(map[string]any{"aliases": map[string][]string{fmt.Sprint("net", network): aliases}})
 	rt.IfName, rt.Args = ifName, [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", name}}
 	result, err := c.host.AddList(named(network), rt)
+	c.changed = time.Now()
 	if err != nil {
 		c.Fatal(err)
 	}
 	v4, v6 := netlab.Addresses(result)
-	c.network, c.v4, c.v6 = network, v4.String(), v6.String()
+	c.network, c.v4, c.v6, c.result = network, v4.String(), v6.String(), result
 	return result
 }
 
 // leave is DEL.
 func (c *inDNS) leave() {
 	c.Helper()
-	if err := c.host.DelList(named(c.network), c.RuntimeConf(nil)); err != nil {
+	err := c.host.DelList(named(c.network), c.RuntimeConf(nil))
+	c.changed = time.Now()
+	if err != nil {
 		c.Fatal(err)
 	}
 }
@@ -104,10 +110,79 @@ func exchange(from *netlab.Namespace, network, server string, q *dns.Msg, wait t
 		return nil, err
 	}
 	defer conn.Close()
-	client := &dns.Client{Net: network, Timeout: wait}
-	a, _, err := client.ExchangeWithConnContext(ctx, q, &dns.Conn{Conn: conn})
+	a, _, err := (&dns.Client{Net: network, Timeout: wait}).ExchangeWithConnContext(ctx, q, &dns.Conn{Conn: conn})
 	return a, err
 }
+
+// socket is one to the gateway, for questions that must not wait for one.
+type socket struct{ *dns.Conn }
+
+func (c *inDNS) newSocket() socket {
+	c.Helper()
+	conn, err := c.DialContext(context.Background(), "udp", net.JoinHostPort(gateway(c.network), "53"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = conn.Close() })
+	return socket{&dns.Conn{Conn: conn}}
+}
+
+func (s socket) ask(q *dns.Msg) (*dns.Msg, error) {
+	a, _, err := (&dns.Client{Timeout: silence}).ExchangeWithConn(q, s.Conn)
+	return a, err
+}
+
+// askByTCP asks the gateway by TCP.
+func (c *inDNS) askByTCP(q *dns.Msg) (*dns.Msg, error) {
+	return exchange(&c.Namespace, "tcp", gateway(c.network), q, silence)
+}
+
+// askUntil asks for the IPv4 address of a name again and again, with no pause, until there is an answer, and returns when that was. It has to be the wanted one.
+func askUntil(ask func(q *dns.Msg) (*dns.Msg, error), name, want string) (at time.Time, err error) {
+	for began := time.Now(); time.Since(began) < netlab.Patience; {
+		a, failed := ask(query(name, dns.TypeA))
+		at = time.Now()
+		if failed == nil && texts(a) != want {
+			return at, fmt.Errorf("%s: %q, want %q", name, texts(a), want)
+		}
+		if err = failed; err == nil {
+			return at, nil
+		}
+	}
+	return at, fmt.Errorf("%s: %w", name, err)
+}
+
+// isRefused makes sure that a server's port is closed, which the kernel says, and returns how long that took.
+func (c *inDNS) isRefused(network, server, name string) time.Duration {
+	c.Helper()
+	began := time.Now()
+	a, err := exchange(&c.Namespace, network, server, query(name, dns.TypeA), netlab.Patience)
+	took := time.Since(began)
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		c.Errorf("%s asks %s for %s by %s: %v, error %v", c.Pod.Name(), server, name, network, a, err)
+	}
+	return took
+}
+
+// times are how long something took, each time.
+type times []time.Duration
+
+// percent is what so many of a hundred did not exceed.
+func (t times) percent(p int) time.Duration {
+	slices.Sort(t)
+	return t[min(len(t)*p/100, len(t)-1)]
+}
+
+func (t times) String() string {
+	if len(t) == 0 {
+		return "never"
+	}
+	return fmt.Sprintf("%d times, p50 %s, p99 %s, max %s", len(t), ms(t.percent(50)), ms(t.percent(99)), ms(t.percent(100)))
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", inMS(d)) }
+
+func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func query(name string, kind uint16) *dns.Msg { return new(dns.Msg).SetQuestion(dns.Fqdn(name), kind) }
 
@@ -146,11 +221,12 @@ func (c *inDNS) is(name string, kind uint16, want string) {
 	}
 }
 
-// awaitNames waits until somebody answers at the gateway of the container's first network: the agent may hear of that a moment after ADD.
+// awaitNames waits until somebody answers at the gateway of the container's first network: the agent may hear of that a moment after ADD. It asks by TCP: of
+// questions by UDP at a closed port the kernel refuses six and then one a second (net.ipv4.icmp_ratelimit), and says nothing to the others.
 func (c *inDNS) awaitNames() {
 	c.Helper()
 	netlab.Eventually(c, func() error {
-		_, err := exchange(&c.Namespace, "udp", gateway(c.network), query("localhost.dns.podman", dns.TypeA), netlab.Patience)
+		_, err := exchange(&c.Namespace, "tcp", gateway(c.network), query("localhost.dns.podman", dns.TypeA), netlab.Patience)
 		return err
 	})
 }
@@ -158,20 +234,28 @@ func (c *inDNS) awaitNames() {
 // zone is what a server of the outside answers, by the name that is asked for.
 type zone map[string]func(w dns.ResponseWriter, q *dns.Msg)
 
-// serve serves a zone at an address of the outside, by UDP and TCP. Other names are not there.
+// serve serves a zone at an address of the outside.
 func (z zone) serve(t testing.TB, out *netlab.Outside, address string) {
 	t.Helper()
-	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		if answer := z[q.Question[0].Name]; answer != nil {
-			answer(w, q)
-			return
-		}
-		_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeNameError))
-	})
+	serveDNS(t, &out.Namespace, address, z)
+}
+
+// ServeDNS implements dns.Handler. Other names are not there.
+func (z zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	if answer := z[q.Question[0].Name]; answer != nil {
+		answer(w, q)
+		return
+	}
+	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeNameError))
+}
+
+// serveDNS answers at an address by UDP and TCP.
+func serveDNS(t testing.TB, in *netlab.Namespace, address string, handler dns.Handler) {
+	t.Helper()
 	var packets net.PacketConn
 	var streams net.Listener
 	var err error
-	out.Do(func() {
+	in.Do(func() {
 		var failed error
 		packets, err = net.ListenPacket("udp", net.JoinHostPort(address, "53"))
 		streams, failed = net.Listen("tcp", net.JoinHostPort(address, "53"))

@@ -16,10 +16,10 @@ import (
 // prefixes are so many in each list.
 const prefixes = 50
 
-// reachNode is what BenchmarkEgress measures: a node with attachments, whose network has lists or none.
-type reachNode struct {
+// pairedNode is a node with attachments, whose network has one plugin more than another node's, or none.
+type pairedNode struct {
 	*subject
-	like  *reachNode // the node that it is compared with
+	like  *pairedNode // the node that it is compared with
 	pod   *netlab.Pod
 	now   samples // of this round
 	taken samples // of all
@@ -38,15 +38,21 @@ func BenchmarkEgress(b *testing.B) {
 		beside = 20
 	}
 	r := newRunner(b, profile)
-	alone := r.newReachNode(b, "no list", 0, nil)
-	full := r.newReachNode(b, fmt.Sprintf("no list, beside %d containers", beside), beside, nil)
+	alone := r.newPairedNode(b, "no list", 0, nil)
+	full := r.newPairedNode(b, fmt.Sprintf("no list, beside %d containers", beside), beside, nil)
 	one := func(int) object { return listOf(0) }
-	nodes := []*reachNode{alone, r.newReachNode(b, "a list", 0, one), full,
-		r.newReachNode(b, fmt.Sprintf("a list, beside %d containers that share it", beside), beside, one),
-		r.newReachNode(b, fmt.Sprintf("a list, beside %d containers with a list each", beside), beside, listOf)}
+	nodes := []*pairedNode{alone, r.newPairedNode(b, "a list", 0, one), full,
+		r.newPairedNode(b, fmt.Sprintf("a list, beside %d containers that share it", beside), beside, one),
+		r.newPairedNode(b, fmt.Sprintf("a list, beside %d containers with a list each", beside), beside, listOf)}
 	nodes[1].like, nodes[3].like, nodes[4].like = alone, full, full
+	r.comparePairs(b, nodes, profile.rounds, connections)
+}
+
+// comparePairs measures in rounds, and prints the medians and those of the differences within a round.
+func (r *runner) comparePairs(b *testing.B, nodes []*pairedNode, rounds, connections int) {
+	b.Helper()
 	r.awaitQuiet()
-	for range profile.rounds {
+	for range rounds {
 		for _, i := range r.random.Perm(len(nodes)) {
 			if err := nodes[i].measure(connections); err != nil {
 				b.Fatal(nodes[i].varied, ": ", err)
@@ -57,8 +63,11 @@ func BenchmarkEgress(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	fmt.Printf("\n%d rounds of an ADD, %d connections and a DEL; medians in ms, and what was more than without a list\n\n", profile.rounds, connections)
-	metrics := []string{"ADD", "ADD CPU", "DEL", "DEL CPU", "connection"}
+	fmt.Printf("\n%d rounds of an ADD, connections (%d) and a DEL; medians in ms, and of what was more than without it in the same round\n\n", rounds, connections)
+	metrics := []string{"ADD", "ADD CPU", "DEL", "DEL CPU"}
+	if connections > 0 {
+		metrics = append(metrics, "connection")
+	}
 	fmt.Printf("| | %s | more |\n|---|%s\n", strings.Join(metrics, " | more | "), strings.Repeat("---|---|", len(metrics)))
 	for _, n := range nodes {
 		fmt.Printf("| %s |", n.varied)
@@ -85,23 +94,24 @@ func listOf(i int) object {
 	return object{"type": "egress", "allow": entries}
 }
 
-// newReachNode returns a node with so many attachments, of which each has the list of its number, if there are lists, and a pod for one more.
-func (r *runner) newReachNode(b *testing.B, title string, attachments int, list func(i int) object) *reachNode {
+// newPairedNode returns a node with so many attachments behind bridge, of which each has the plugin of its number besides, if there is one, and a pod for
+// one more.
+func (r *runner) newPairedNode(b *testing.B, title string, attachments int, besides func(i int) object) *pairedNode {
 	b.Helper()
 	of := func(i int) network {
 		plugin := bridge(hostLocal)
 		plugin["ipMasq"] = true
-		if list == nil {
+		if besides == nil {
 			return network{plugin}
 		}
-		return network{plugin, list(i)}
+		return network{plugin, besides(i)}
 	}
 	cnibox := choose(report.Cnibox)
 	if len(cnibox) == 0 {
 		b.Skip("cnibox is not among the implementations")
 	}
-	n := &reachNode{subject: r.newSubject(b, cnibox[0], of(0), title), taken: samples{}, more: samples{}}
-	n.InstallPlugins(b, "egress")
+	n := &pairedNode{subject: r.newSubject(b, cnibox[0], of(0), title), taken: samples{}, more: samples{}}
+	n.InstallPlugins(b, "egress", "dnsname")
 	n.NewOutside(b).ServeTCP(b, netlab.OutsideIPv4+":80")
 	pods := r.makePods(b, n.Host, (attachments+perPod-1)/perPod+1)
 	n.pod = pods[len(pods)-1]
@@ -119,7 +129,7 @@ func (r *runner) newReachNode(b *testing.B, title string, attachments int, list 
 }
 
 // measure attaches the pod, connects to the outside, and detaches it.
-func (n *reachNode) measure(connections int) error {
+func (n *pairedNode) measure(connections int) error {
 	n.now = samples{}
 	for _, verb := range []string{"ADD", "", "DEL"} {
 		if verb == "" {
@@ -138,7 +148,10 @@ func (n *reachNode) measure(connections int) error {
 }
 
 // connect makes connections, one after another, and notes the median.
-func (n *reachNode) connect(connections int) (err error) {
+func (n *pairedNode) connect(connections int) (err error) {
+	if connections == 0 {
+		return nil
+	}
 	var taken []float64
 	n.pod.Do(func() {
 		for range connections {
@@ -156,7 +169,7 @@ func (n *reachNode) connect(connections int) (err error) {
 }
 
 // compare adds the round's figures to all.
-func (n *reachNode) compare() {
+func (n *pairedNode) compare() {
 	for metric, taken := range n.now {
 		n.taken[metric] = append(n.taken[metric], taken...)
 		if n.like != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -26,10 +25,10 @@ const packetSize = 1232
 type upstream struct {
 	isOwn func(netip.Addr) bool // reports whether this resolver listens there
 
-	mu       sync.Mutex
-	versions [2]os.FileInfo
-	servers  []netip.Addr
-	first    int // which is asked first: the one that has answered last
+	mu      sync.Mutex
+	version names.Version
+	servers []netip.Addr
+	first   int // which is asked first: the one that has answered last
 }
 
 // list returns the node's servers in the order in which they are asked. Their file is read when it has changed. The resolver asks neither
@@ -37,8 +36,12 @@ type upstream struct {
 func (u *upstream) list(from netip.Addr) (list []netip.Addr) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if now := names.Versions(); u.servers == nil || !names.SameVersions(now, u.versions) {
-		u.versions, u.servers, u.first = now, names.Servers(), 0
+	if now := names.CurrentVersion(); u.servers == nil || !now.Is(u.version) {
+		servers := names.Servers()
+		if !slices.Equal(servers, u.servers) {
+			u.first = 0
+		}
+		u.version, u.servers = now, servers
 	}
 	for i := range u.servers {
 		if s := u.servers[(u.first+i)%len(u.servers)]; s != from && !u.isOwn(s) {
