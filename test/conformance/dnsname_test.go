@@ -46,6 +46,11 @@ var dnsnameResults = []row{
 		n := conf(with(lan, "dns", `{"nameservers":["192.0.2.54","10.44.0.1"],"search":["lan.example"],"domain":"lan.example","options":["ndots:2"]}`), dnsname)
 		l.attach(n, "web").dns(`{"nameservers":["10.44.0.1","fd00:44::1","192.0.2.54","192.0.2.53","2001:db8::53"],"domain":"lan.example","search":["lan.example","dns.podman"],"options":["ndots:2"]}`)
 	}},
+	{name: "with nodeServers false the node's servers are left out, and the network's are not", test: func(l *lab) {
+		l.resolvConf("/etc/resolv.conf", "nameserver 192.0.2.53\n")
+		n := conf(with(lan, "dns", `{"nameservers":["192.0.2.54"]}`), with(dnsname, "nodeServers", "false"))
+		l.attach(n, "web").dns(`{"nameservers":["10.44.0.1","fd00:44::1","192.0.2.54"],"search":["dns.podman"]}`)
+	}},
 	{name: "a node that asks a program of its own has the servers of systemd-resolved", test: func(l *lab) {
 		l.resolvConf("/etc/resolv.conf", "nameserver 127.0.0.53\n")
 		l.attach(conf(lan, dnsname), "web").dns(`{"nameservers":["10.44.0.1","fd00:44::1"],"search":["dns.podman"]}`)

@@ -14,6 +14,7 @@ import (
 // notMended says which fields of configurations ADD reads and Mend does not, and why.
 var notMended = map[string]map[string]string{
 	"contivk8s":  {"socket": "contiv's agent made the interface, and is asked nothing later", "timeout": "as socket"},
+	"dnsname":    {"nodeServers": "the runtime wrote the servers into the container's files"},
 	"hostdevice": {"dir": "it finds the device, which has moved since", "pci": "as dir"},
 	"macvlan":    {"queue": "the kernel has one queue for all interfaces of a master"},
 	"tap":        {"group": "nobody but the container's program changes it", "label": "as group", "multiQueue": "as group", "owner": "as group"},

@@ -11,8 +11,9 @@ import (
 
 // config is what the dnsname plugin reads of a configuration and CNI_ARGS; docs/plugins/dnsname.md explains each key.
 type config struct {
-	names  []string
-	domain string
+	names       []string
+	domain      string
+	nodeServers bool
 }
 
 // shortID is how many digits of a container's id are its name, if it has no other.
@@ -23,7 +24,8 @@ const podName, podNamespace = "K8S_POD_NAME", "K8S_POD_NAMESPACE"
 
 // parse reads and validates the configuration of an ADD, CHECK or STATUS.
 func parse(r *plugin.Request) (*config, error) {
-	c := &config{}
+	c := &config{nodeServers: true}
+	r.Config.Bool("nodeServers", &c.nodeServers)
 	r.Config.String("domainName", &c.domain)
 	if c.domain = strings.ToLower(strings.TrimSuffix(c.domain, ".")); c.domain != "" {
 		if err := names.Validate(c.domain); err != nil {

@@ -22,7 +22,7 @@ type Plugin struct{}
 
 // Add writes down what the container is called, for the agent's resolver, and has the container ask that first.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
-	record, err := wanted(r)
+	c, record, err := wanted(r)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 		return nil, err
 	}
 	dns := &r.PrevResult.DNS
-	dns.Nameservers = servers(record.Gateways, dns.Nameservers, names.Servers())
+	var node []netip.Addr
+	if c.nodeServers {
+		node = names.Servers()
+	}
+	dns.Nameservers = servers(record.Gateways, dns.Nameservers, node)
 	if record.Domain != "" && !slices.Contains(dns.Search, record.Domain) {
 		dns.Search = append(dns.Search, record.Domain)
 	}
@@ -67,7 +71,7 @@ func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 
 // Mend compares what is written down with what the configuration and the result say.
 func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error {
-	want, err := wanted(r)
+	_, want, err := wanted(r)
 	if err != nil {
 		return err
 	}
@@ -82,21 +86,21 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return names.CheckReady("containers ask the node's servers, which don't know their names")
 }
 
-// wanted returns the record that ADD writes.
-func wanted(r *plugin.Request) (*names.Record, error) {
-	c, err := parse(r)
+// wanted returns the configuration, and the record that ADD writes.
+func wanted(r *plugin.Request) (c *config, record *names.Record, err error) {
+	c, err = parse(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	record := &names.Record{Key: r.Key, Names: c.names, Domain: c.domain}
+	record = &names.Record{Key: r.Key, Names: c.names, Domain: c.domain}
 	for _, p := range result.PrefixesOf(r.PrevResult, r.IfName) {
 		record.Addresses = append(record.Addresses, p.Addr())
 	}
 	if len(record.Addresses) == 0 {
-		return nil, plugin.ConfigError(`give its network an "ipam", and chain dnsname behind the plugin that has it`, "%s has no address that its name could lead to", r.IfName)
+		return nil, nil, plugin.ConfigError(`give its network an "ipam", and chain dnsname behind the plugin that has it`, "%s has no address that its name could lead to", r.IfName)
 	}
 	record.Gateways, err = gateways(r)
-	return record, err
+	return c, record, err
 }
 
 // gateways returns the host's addresses at which the container asks for names: those of the first link of the host in the result, such as the bridge. Where

@@ -25,6 +25,8 @@ func ownKeys() keys.Table {
 	return keys.Table{
 		{Name: "domainName", Type: keys.String, Default: "none",
 			Doc: "A domain in which the names are, too: with `dns.podman` a container `web` is also `web.dns.podman`. It is added to the search list."},
+		{Name: "nodeServers", Type: keys.Bool, Since: keys.Ours, Default: "`true`",
+			Doc: "Whether the node's servers stand behind the gateway, for when the agent is away. `false` is for [Alpine](#alpine)."},
 	}
 }
 
