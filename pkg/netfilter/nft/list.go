@@ -35,13 +35,13 @@ func listSets() (names []string) {
 	return names
 }
 
-func listChain(id string) string     { return "list" + version + "_" + id }
-func listSet(name, id string) string { return name + version + "_" + id }
+func listChain(id string) string     { return "list" + stored + "_" + id }
+func listSet(name, id string) string { return name + stored + "_" + id }
 
 // named names the list, and its sets in its rules.
 func (l *list) named(t nftables.Table) *list {
 	h := sha512.New()
-	fmt.Fprint(h, len(l.rules))
+	fmt.Fprint(h, version, len(l.rules))
 	for _, entry := range l.names {
 		fmt.Fprintln(h, entry)
 	}
