@@ -109,7 +109,7 @@ func TestEgressRulesOfOthers(t *testing.T) {
 		"insert rule NEAR return", "insert rule bridge cnibox-egress forward_v1 accept", "insert rule bridge cnibox-egress sender_v1 return",
 		"replace rule LIST handle FIRST ip saddr 10.88.0.0/16 return", "replace rule inet cnibox-egress judge_v1 handle FIRST return", "replace rule bridge cnibox-egress forward_v1 handle FIRST return",
 		"add element ALLOW { 203.0.113.0/24 }", "add element ALLOW { 0.0.0.0/5, 128.0.0.0/1 }", "add element PORTS { 203.0.113.0/24 . tcp . 1-65535 }", "delete element DENY { 10.88.0.9 }",
-		"add element NAMES { 203.0.113.9 }", "add element NAMES { 203.0.113.9 timeout 1h }", "add element BESIDE { 203.0.113.0/24 . tcp . 1-65535 }",
+		"add element NAMES { 203.0.113.9 }", `add element NAMES { 203.0.113.9 comment "api.example" }`, "add element NAMES { 203.0.113.9 timeout 1h }", "add element BESIDE { 203.0.113.0/24 . tcp . 1-65535 }",
 	} {
 		command := chains.Replace(harm)
 		if chain, _, is := strings.Cut(strings.TrimPrefix(command, "replace rule "), " handle FIRST"); is {
