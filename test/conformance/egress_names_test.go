@@ -51,7 +51,7 @@ func egressNames() []row {
 				l.silent(tcp(&db.Namespace, netlab.OutsideIPv4, 80))
 				for _, word := range strings.Fields(l.run("nft list sets inet")) {
 					if strings.HasPrefix(word, "names") && strings.Contains(word, "_4_") {
-						l.run("nft add element inet cnibox-egress " + word + " { " + netlab.OutsideIPv4 + " timeout 1h }")
+						l.run("nft add element inet cnibox-egress " + word + " { " + netlab.OutsideIPv4 + ` timeout 1h comment "api.example.com" }`)
 					}
 				}
 				l.pass(tcp(&web.Namespace, netlab.OutsideIPv4, 80), tcp(&db.Namespace, netlab.OutsideIPv4, 80))

@@ -316,6 +316,18 @@ func egressLater() (rows []row) {
 		l.clear("/var/lib/cni/results")
 		before.unchanged()
 	})...)
+	for _, c := range []struct{ what, of, element string }{
+		{"an address of somebody's in its list's set", "allow4_v1_", "203.0.113.0/24"}, {"most of all addresses", "allow4_v1_", "128.0.0.0/2"}, {"an address of IPv6", "allow6_v1_", "2001:db8:9::/48"},
+		{"ports of somebody's", "portsallow4_v1_", "203.0.113.0/24 . tcp . 1-65535"}, {"an address for good that no name leads to", "names0_4_v1_", "203.0.113.9"},
+		{"an address for a while that no name leads to", "names0_4_v1_", "203.0.113.9 timeout 1h"},
+	} {
+		rows = append(rows, row{name: "CHECK notices in its list: " + c.what, test: func(l *lab) {
+			web := l.attach(conf(lan, egress("allow", `["192.0.2.254","2001:db8:2::254","192.0.2.253:80","api.example.com:80"]`)), "web")
+			l.must(web.check())
+			l.run("nft add element inet cnibox-egress " + l.nameOfRules(c.of) + " { " + c.element + " }")
+			l.refused(web.check(), "have something else besides")
+		}})
+	}
 	for _, harm := range []string{
 		"delete table inet cnibox-egress", "flush table inet cnibox-egress", "flush chain inet cnibox-egress judge_v1", "flush chain inet cnibox-egress LIST", "flush set inet cnibox-egress DENY",
 		"flush map inet cnibox-egress judged4_v1", "flush map inet cnibox-egress owners_v1", "flush set inet cnibox-egress pairs6_v1",

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
@@ -116,11 +117,20 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 		if !isLost {
 			wrong, isLost, err = t.incomplete(w.records, known != asMade)
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case isLost:
+		}
+		var others []*nftables.Chain
+		if isLost || len(wrong) > 0 {
+			others, _ = t.chainsOfOthers()
+		}
+		if isLost {
 			c.batch.note(w.Table, lost)
+		}
+		switch {
+		case len(others) > 0:
+			return plugin.Errorf(OtherRemedy, "table %s has %w", t, ErrOther)
+		case isLost:
 			return t.mismatch(" is missing or dormant, or all its rules are missing, and with them what all attachments of this host had in it")
 		case len(wrong) > 0 && t.isExact():
 			return t.mismatch(": chain %s lacks some of its rules, or has others besides", strings.Join(wrong, ", "))
@@ -207,28 +217,38 @@ func (t *table) set(o owner, w Wants, repairs bool) error {
 			return err
 		}
 	}
-	keeps := false
-	if repairs {
-		has, err := t.recordsOf(o)
-		if err != nil {
-			return err
-		}
-		keeps = len(has) <= len(w.records) && slices.EqualFunc(has, w.records[:len(has)], sameRecord)
+	has, err := t.recordsOf(o)
+	if err != nil {
+		return err
 	}
-	if !keeps {
-		if _, err := t.release(o); err != nil {
-			return err
-		}
+	going := map[owner][]record{} // what the owner has, if that is not what it wants: it goes in the same transaction
+	keeps := repairs && len(has) <= len(w.records) && slices.EqualFunc(has, w.records[:len(has)], sameRecord)
+	if !keeps && len(has) > 0 {
+		going[o] = has
+	}
+	obsolete, missing, err := t.leaving(going)
+	if err != nil {
+		return err
 	}
 	wanted := t.elementsOf(o, w.records)
 	if err := t.lookWhenExpired(wanted); err != nil {
 		return err
 	}
-	var missing, obsolete []element
+	leaves := map[string]bool{} // whether it goes, or stays in the name of another
+	for _, e := range obsolete {
+		leaves[e.id()] = true
+	}
+	for _, e := range missing {
+		leaves[e.id()] = false
+	}
 	for _, e := range wanted {
 		isOwn := e.there != nil && e.there.Comment == o.comment
+		goes, is := leaves[e.id()]
 		switch {
-		case e.isSiblings(o), e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
+		case goes:
+			missing = append(missing, e)
+			continue
+		case is, e.isSiblings(o), e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
 			continue
 		case repairs && e.there != nil && !isOwn:
 			return final{e.taken(t)}
@@ -247,8 +267,12 @@ func (t *table) set(o owner, w Wants, repairs bool) error {
 		}
 		missing = append(missing, e)
 	}
-	if err := t.mendLists(w.records, repairs); err != nil {
+	err = t.mendLists(w.records, repairs)
+	if err == nil && repairs { // a packet that is under way in between would see a new list as it was before
+		err = t.commit()
+	}
+	if err != nil {
 		return err
 	}
-	return t.replace(obsolete, missing)
+	return t.replaceOf(going, obsolete, missing)
 }

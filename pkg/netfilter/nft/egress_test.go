@@ -71,7 +71,8 @@ func TestEgressSaveAndLoad(t *testing.T) {
 	}
 }
 
-// TestEgressRulesOfOthers has CHECK see each rule in the tables of lists that ADD did not make, and a repair take it away and touch nothing else.
+// TestEgressRulesOfOthers has CHECK see each rule in the tables of lists, and each element of a list's sets, that ADD did not make, and a repair take it
+// away and touch nothing else: neither what a name has opened.
 func TestEgressRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
@@ -92,17 +93,23 @@ func TestEgressRulesOfOthers(t *testing.T) {
 			must(t, c.Add(ctx, keyOf("web"), w))
 		}
 	})
+	h.MustRun(t, "nft", "add", "element", "inet", "cnibox-egress", listSet(nameSet(0, &ipv4), all[0].List()), `{ 192.0.2.7 timeout 1h comment "api.example" }`)
 	must(t, check())
 	lists := func() string { return canonical(h.MustRun(t, "nft", "-s", "list", "ruleset")) }
 	before := lists()
 	near, _ := n.Near()
-	chains := strings.NewReplacer("LIST", "inet cnibox-egress "+listChain(all[0].List()), "NEAR", "bridge cnibox-egress "+listChain(nearList(near).id))
+	id := all[0].List()
+	chains := strings.NewReplacer("LIST", "inet cnibox-egress "+listChain(id), "NEAR", "bridge cnibox-egress "+listChain(nearList(near).id),
+		"ALLOW", "inet cnibox-egress "+listSet("allow4", id), "PORTS", "inet cnibox-egress "+listSet("portsallow4", id), "DENY", "inet cnibox-egress "+listSet("deny4", id),
+		"NAMES", "inet cnibox-egress "+listSet(nameSet(0, &ipv4), id), "BESIDE", "bridge cnibox-egress "+listSet("portsallow4", nearList(near).id))
 	rule := regexp.MustCompile(`\n\t\t.* # handle (\d+)\n`)
 	for _, harm := range []string{
 		"insert rule LIST accept", "add rule LIST counter", "insert rule inet cnibox-egress forward_v1 accept", "insert rule inet cnibox-egress judge_v1 return",
 		"insert rule inet cnibox-egress prerouting_v1 ip saddr 10.88.0.2 return", "add rule inet cnibox-egress output_v1 ct label set 77", "insert rule inet cnibox-egress questions_v1 accept",
 		"insert rule NEAR return", "insert rule bridge cnibox-egress forward_v1 accept", "insert rule bridge cnibox-egress sender_v1 return",
 		"replace rule LIST handle FIRST ip saddr 10.88.0.0/16 return", "replace rule inet cnibox-egress judge_v1 handle FIRST return", "replace rule bridge cnibox-egress forward_v1 handle FIRST return",
+		"add element ALLOW { 203.0.113.0/24 }", "add element ALLOW { 0.0.0.0/5, 128.0.0.0/1 }", "add element PORTS { 203.0.113.0/24 . tcp . 1-65535 }", "delete element DENY { 10.88.0.9 }",
+		"add element NAMES { 203.0.113.9 }", `add element NAMES { 203.0.113.9 comment "api.example" }`, "add element NAMES { 203.0.113.9 timeout 1h }", "add element BESIDE { 203.0.113.0/24 . tcp . 1-65535 }",
 	} {
 		command := chains.Replace(harm)
 		if chain, _, is := strings.Cut(strings.TrimPrefix(command, "replace rule "), " handle FIRST"); is {

@@ -31,12 +31,12 @@ const (
 	chainSubnets = "subnets" + version
 
 	// Of ports with conditions.
-	chainHostOptions = "hostoptions" + version // published on one address
-	chainOptions     = "options" + version     // on all
+	chainHostOptions = "hostoptions" + stored // published on one address
+	chainOptions     = "options" + stored     // on all
 )
 
 // insideSet has the links with route_localnet.
-const insideSet = "inside" + version
+const insideSet = "inside" + stored
 
 // hostLayout is that of table inet cnibox.
 type hostLayout struct {
@@ -207,7 +207,7 @@ func entrances(link string) []string {
 }
 
 // masqueradeSet begins the names of subnets' sets and chains.
-const masqueradeSet = "masq" + version + "_"
+const masqueradeSet = "masq" + stored + "_"
 
 // subnetName names the set and the chain of the network of a record's address. Addresses without a network around them share one for each
 // family.

@@ -35,13 +35,13 @@ func listSets() (names []string) {
 	return names
 }
 
-func listChain(id string) string     { return "list" + version + "_" + id }
-func listSet(name, id string) string { return name + version + "_" + id }
+func listChain(id string) string     { return "list" + stored + "_" + id }
+func listSet(name, id string) string { return name + stored + "_" + id }
 
 // named names the list, and its sets in its rules.
 func (l *list) named(t nftables.Table) *list {
 	h := sha512.New()
-	fmt.Fprint(h, len(l.rules))
+	fmt.Fprint(h, version, len(l.rules))
 	for _, entry := range l.names {
 		fmt.Fprintln(h, entry)
 	}
@@ -70,8 +70,11 @@ func (t *table) addList(l *list) {
 	t.conn.FlushChain(c)
 	for _, s := range l.sets {
 		_ = t.conn.AddSet(s.Set, nil) // fails for anonymous sets only
-		if s.HasTimeout {
-			continue // what names lead to stays open
+		if s.HasTimeout {             // what names lead to stays open
+			if is, _ := t.conn.GetSetElements(s.Set); len(unnamed(is)) > 0 { // fails if it is not there
+				_ = t.conn.SetDeleteElements(s.Set, unnamed(is))
+			}
+			continue
 		}
 		t.conn.FlushSet(s.Set)
 		for part := range slices.Chunk(s.elements, atOnce) {
@@ -142,19 +145,29 @@ func (t *table) mendLists(records []record, all bool) error {
 // hasSets reports whether all that belongs into a list's sets is there, and nothing else.
 func (t *table) hasSets(l *list) bool {
 	for _, s := range l.sets {
-		if s.HasTimeout { // what names lead to comes and goes
-			there, err := t.conn.exist(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, s.Name)))
-			if err != nil || !there[0] {
+		is, err := t.conn.GetSetElements(s.Set)
+		switch {
+		case err != nil:
+			return false
+		case s.HasTimeout: // what names lead to comes and goes
+			if len(unnamed(is)) > 0 {
 				return false
 			}
-			continue
-		}
-		is, err := t.conn.GetSetElements(s.Set)
-		if err != nil || sortedKeys(is) != sortedKeys(s.elements) {
+		case sortedKeys(is) != sortedKeys(s.elements):
 			return false
 		}
 	}
 	return true
+}
+
+// unnamed returns those of the addresses to which names lead that our resolver has not opened: it says the name, and for how long.
+func unnamed(elements []nftables.SetElement) (list []nftables.SetElement) {
+	for _, e := range elements {
+		if e.Timeout == 0 || e.Comment == "" {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // sortedKeys leaves out the end at zero that nft adds to sets of intervals which it loads.

@@ -23,6 +23,26 @@ func (t *table) release(o owner) (removed []element, err error) {
 // releaseAll takes away what owners have, in one transaction, except what has passed to others, and what they have in common with others
 // that still need it. Elements may match until the kernel's next tick: lookWhenExpired waits for that.
 func (t *table) releaseAll(going map[owner][]record) (removed []element, err error) {
+	removed, staying, err := t.leaving(going)
+	if len(removed) == 0 {
+		return nil, err
+	}
+	return removed, errors.Join(err, t.replaceOf(going, removed, staying))
+}
+
+// replaceOf is replace, which also takes out the rules that owners have for themselves.
+func (t *table) replaceOf(going map[owner][]record, old, added []element) error {
+	rules, err := t.rulesOf(going)
+	if err != nil {
+		return err
+	}
+	t.conn.DeleteRules(rules)
+	return t.replace(old, added)
+}
+
+// leaving returns the elements that go when owners let go of what they have, and, of those, the ones that stay in the name of others. Nothing of owners
+// goes whose ports 127.0.0.1 still leads to: they are taken out of going.
+func (t *table) leaving(going map[owner][]record) (removed, staying []element, err error) {
 	var errs []error
 	for o, records := range going {
 		if link, own := localhostLink(records); own { // before the guard goes
@@ -33,9 +53,9 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 		}
 	}
 	if len(going) == 0 {
-		return nil, errors.Join(errs...)
+		return nil, nil, errors.Join(errs...)
 	}
-	var list, staying []element
+	var list []element
 	seen := map[string]bool{} // of what owners have in common
 	for o, records := range going {
 		for _, e := range t.elementsOf(o, records) {
@@ -46,7 +66,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 		}
 	}
 	if _, err := t.look(list); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	needed := needs{table: t, going: going, elements: list}
 	for _, e := range list {
@@ -56,7 +76,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 		if e.sharing == common {
 			other, err := needed.neededBy(e)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if other != "" && other == e.there.Comment {
 				continue
@@ -70,12 +90,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 		e.SetElement = *e.there
 		removed = append(removed, e)
 	}
-	rules, err := t.rulesOf(going)
-	if err != nil || len(removed) == 0 {
-		return nil, errors.Join(append(errs, err)...)
-	}
-	t.conn.DeleteRules(rules)
-	return removed, errors.Join(append(errs, t.replace(removed, staying))...)
+	return removed, staying, errors.Join(errs...)
 }
 
 // needs finds out who else needs an element that several owners have in common, as they have in the table for forwarding. The element's

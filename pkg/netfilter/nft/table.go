@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -14,8 +16,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// version ends the names of all that is in our tables, so that a later one can be made beside it.
+// version ends the names of chains with the same rules for all, and is a part of lists' names. It is counted up with any change of a rule: so the rules of
+// one version come beside those of another, over the same sets, and then in their place.
 const version = "_v1"
+
+// stored ends the names of what attachments have: sets, maps, lists, and chains in which they have rules of their own. It stays, as each version has to
+// find what another one has put there. A set with another key has another name.
+const stored = "_v1"
+
+// isLater is whether there are earlier versions. In the first one the linker leaves out what is about them.
+const isLater = version != "_v1"
 
 // layout is what one of our tables has in it.
 type layout interface {
@@ -76,7 +86,7 @@ func (t *table) newSet(name string, key ...value) *nftables.Set {
 	for _, v := range key {
 		types = append(types, v.kind)
 	}
-	s := &nftables.Set{Table: &t.Table, Name: name + version, KeyType: nftables.MustConcatSetType(types...), HasTimeout: true}
+	s := &nftables.Set{Table: &t.Table, Name: name + stored, KeyType: nftables.MustConcatSetType(types...), HasTimeout: true}
 	if s.KeyType == nftables.TypeIFName {
 		s.KeyByteOrder = binaryutil.NativeEndian // in which nft prints it
 	}
@@ -96,13 +106,20 @@ func (t *table) String() string {
 }
 
 // incomplete returns the names of chains that lack a rule or a jump to them, of all that have our rules, and those of subnets
-// that records need; lost is whether they all do. Only numbers are looked at. Where nobody else may have rules, chains are wrong that have others, too:
-// they are looked for if asked for, and where a number is too large.
+// that records need, and of chains that are left of earlier versions; lost is whether the former all do. Only numbers are looked at. Where nobody else may
+// have rules, chains are wrong that have others, too: they are looked for if asked for, and where a number is too large.
 func (t *table) incomplete(records []record, exactly bool) (wrong []string, lost bool, err error) {
 	chains := slices.DeleteFunc(t.chains(records), func(c chain) bool { return len(c.rules) == 0 })
 	questions := []netlink.Message{question(unix.NFT_MSG_GETTABLE, t.Table)}
+	var earlier []string
 	for _, c := range chains {
 		questions = append(questions, chainQuestion(t.Table, c.name))
+	}
+	if isLater {
+		earlier = earlierNames(chains)
+		for _, name := range earlier {
+			questions = append(questions, chainQuestion(t.Table, name))
+		}
 	}
 	answers, err := t.conn.ask(questions...)
 	if err != nil {
@@ -117,7 +134,47 @@ func (t *table) incomplete(records []record, exactly bool) (wrong []string, lost
 			wrong = append(wrong, c.name)
 		}
 	}
-	return wrong, len(wrong) == len(chains), nil
+	lost = len(wrong) == len(chains)
+	if isLater {
+		for i, name := range earlier {
+			if answers[1+len(chains)+i] != nil {
+				wrong = append(wrong, name)
+			}
+		}
+	}
+	return wrong, lost, nil
+}
+
+// earlierNames returns what chains with the same rules for all were called in earlier versions.
+func earlierNames(chains []chain) (names []string) {
+	for _, c := range chains {
+		name, is := strings.CutSuffix(c.name, version)
+		for v := 1; is && v < versionOf(c.name); v++ {
+			names = append(names, fmt.Sprint(name, "_v", v))
+		}
+	}
+	return names
+}
+
+// versionOf returns the version of a chain with the same rules for all, 0 if it is none.
+func versionOf(chain string) int {
+	name, number, _ := strings.Cut(chain, "_v")
+	v, err := strconv.Atoi(number)
+	if err != nil || strings.HasSuffix(name, "options") { // in which attachments have rules of their own
+		return 0
+	}
+	return v
+}
+
+// chainsOfOthers lists the chains of other versions.
+func (t *table) chainsOfOthers() (list []*nftables.Chain, err error) {
+	all, err := t.conn.ListChainsOfTableFamily(t.Family)
+	for _, c := range all {
+		if v := versionOf(c.Name); c.Table.Name == t.Name && v != 0 && v != versionOf(version) {
+			list = append(list, c)
+		}
+	}
+	return list, err
 }
 
 // usesOf returns what the kernel counts of a chain: its rules, and all that leads to it.
@@ -133,6 +190,13 @@ func isDormant(table map[uint16][]byte) bool {
 	flags := table[unix.NFTA_TABLE_FLAGS]
 	return len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_TABLE_F_DORMANT != 0
 }
+
+// ErrOther is the error of a CHECK where another version has attached the container, or has rules, alone or beside this one. Whether all of them are
+// there is not looked at.
+var ErrOther = errors.New("rules of another version of cnibox")
+
+// OtherRemedy is what to do about it.
+const OtherRemedy = "`cnictl repair` exchanges them: nothing is open meanwhile, and nothing is cut"
 
 // complete makes what of the table is missing for records, or not as it should be: all of it is made, or made again, in one transaction.
 func (t *table) complete(records []record, exactly bool) error {
@@ -152,7 +216,28 @@ func (t *table) complete(records []record, exactly bool) error {
 	}
 	t.conn.AddTable(&t.Table)
 	t.build(records)
-	return t.asMissing(t.conn.Commit("make table " + t.String()))
+	err = t.asMissing(t.conn.Commit("make table " + t.String()))
+	if isLater && err == nil {
+		err = t.dropEarlier()
+	}
+	return err
+}
+
+// dropEarlier removes the chains of earlier versions, when those of this one are there: a packet is never between the two. Those of a later version stay,
+// as that may close more.
+func (t *table) dropEarlier() error {
+	others, err := t.chainsOfOthers()
+	earlier := slices.DeleteFunc(others, func(c *nftables.Chain) bool { return versionOf(c.Name) > versionOf(version) })
+	if err != nil || len(earlier) == 0 {
+		return kernelError("list the chains of table "+t.String(), err)
+	}
+	for _, c := range earlier {
+		t.conn.FlushChain(c)
+	}
+	for _, c := range earlier {
+		t.conn.DelChain(c)
+	}
+	return t.commit()
 }
 
 // build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. Attachments' rules in chains

@@ -19,13 +19,15 @@ func checkAttachments(ctx context.Context, s *subject) (list []Finding, err erro
 	if err == nil {
 		_, err = run.LookInside(ctx, func(*node.Attachment) bool { return true })
 	}
-	broken, open, changed := map[string][]string{}, map[string][]string{}, map[string][]string{} // by network
+	broken, older, open, changed := map[string][]string{}, map[string][]string{}, map[string][]string{}, map[string][]string{} // by network
 	for _, r := range run.Reports {
 		for _, p := range r.Plugins {
 			of, text := broken, fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Summary)
 			switch {
 			case p.LeftAlone:
 				of = changed
+			case p.Code == repair.Older.Name:
+				of, text = older, r.ContainerID+"/"+r.IfName
 			case closesEgress(s.row(p.Plugin).Facts(nil)):
 				of = open
 			}
@@ -37,6 +39,9 @@ func checkAttachments(ctx context.Context, s *subject) (list []Finding, err erro
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		list = append(list, found(repair.Broken, name, finding.Run("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
+	}
+	for _, name := range slices.Sorted(maps.Keys(older)) {
+		list = append(list, found(repair.Older, name, finding.Run("cnictl", "repair", name), "attachments of network %s are as another version of cnibox made them: %s", name, some(slices.Compact(older[name]))))
 	}
 	for _, name := range slices.Sorted(maps.Keys(changed)) {
 		list = append(list, found(repair.Changed, name, nil, "containers of network %s are other than they were made, and are left alone: %s", name, some(changed[name])))

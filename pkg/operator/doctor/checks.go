@@ -63,5 +63,5 @@ var checks = []check{
 	{"leftovers, by gc", finding.Codes{leftovers, gcStopped}, checkLeftovers},
 	{"deletions", finding.Codes{delNotEnded}, checkDeletions},
 	{byPackets, finding.Codes{forwardDrops, dockerDrops, ufwDrops, firewalldNoZone, packetLost}, checkPackets},
-	{byCheck, finding.Codes{listsGone, repair.Broken, repair.Changed}, checkAttachments},
+	{byCheck, finding.Codes{listsGone, repair.Broken, repair.Older, repair.Changed}, checkAttachments},
 }

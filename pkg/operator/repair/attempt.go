@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -68,9 +69,18 @@ var Broken = codes.Declare(finding.Code{Name: "attachment-broken", Severity: fin
 	Meaning: "Something has changed what ADD made: CHECK fails.",
 	Remedy:  "`cnictl repair NETWORK`"})
 
+// Older is what of an attachment is as another version made it.
+var Older = codes.Declare(finding.Code{Name: "rules-older", Severity: finding.Warning,
+	Meaning: "The packet filter has the rules of another version of cnibox. Whether all of them are there is not looked at.",
+	Remedy:  "`cnictl repair NETWORK`"})
+
 // find notes what a plugin has found, and returns where to note what came of it.
 func (a *attempt) find(name string, err error) *Finding {
-	a.report.Plugins = append(a.report.Plugins, Finding{Plugin: name, Finding: Broken.Found(nil, "%s", plugin.AsError(err).Msg)})
+	code := Broken
+	if errors.Is(err, nft.ErrOther) {
+		code = Older
+	}
+	a.report.Plugins = append(a.report.Plugins, Finding{Plugin: name, Finding: code.Found(nil, "%s", plugin.AsError(err).Msg)})
 	return &a.report.Plugins[len(a.report.Plugins)-1]
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -72,8 +73,8 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	}
 	found := e.Check(ctx, r)
 	if found != nil && e.HasOther(r) {
-		found = plugin.Errorf("if the network was edited since ADD, start the container again: it keeps the lists that it was attached with, and `cnictl repair` puts back those",
-			"%s has other lists than its network by now", r.Key)
+		found = plugin.Errorf(nft.OtherRemedy+"; if the network was edited since ADD, start the container again",
+			"%s has other lists than its network by now, or %w", r.Key, nft.ErrOther)
 	}
 	m.Mend(found, "judge what the container sends", func() error { return e.repair(ctx, r) })
 	if e.record != nil {
