@@ -60,6 +60,7 @@ type run struct {
 	steps         map[*place][]Event
 	sent          error // why the sender's kernel did not send it, or what it heard of it
 	answered      *Event
+	astray        *Event // an answer from another than was asked, which the sender does not take for one
 	table         string
 	ports         map[uint16]bool // that the host has given the sender in place of its own
 }
@@ -257,7 +258,7 @@ func (r *run) follow(ctx context.Context) error {
 		})
 	}
 	go func() { listeners.Wait(); close(all) }()
-	r.before = count()
+	r.before = count(r.places())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan error, 1)
@@ -280,7 +281,7 @@ func (r *run) follow(ctx context.Context) error {
 			over = true
 		}
 	}
-	r.after = count()
+	r.after = count(r.places())
 	err := r.stop()
 	for h := range all {
 		r.hear(h, known)
@@ -334,8 +335,15 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 	case !answer && h.own && h.Verdict == Drop:
 		return true
 	case !answer:
-	case h.own && h.Verdict == Drop, h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
+	case h.own && h.Verdict == Drop:
 		r.answered = cmp.Or(r.answered, &h.Event)
+		return true
+	case h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
+		if h.Packet.isError() || h.Packet.From == r.flow.To.WithZone("") || h.Packet.To != r.flow.From {
+			r.answered = cmp.Or(r.answered, &h.Event)
+		} else {
+			r.astray = cmp.Or(r.astray, &h.Event)
+		}
 		return true
 	}
 	return false
