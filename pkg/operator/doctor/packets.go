@@ -70,32 +70,47 @@ func (n *network) sender(is func(netip.Addr) bool) (*node.Attachment, netip.Addr
 	return nil, netip.Addr{}
 }
 
-// follow returns why packets of an attachment get lost: the first cause, if none arrives that is for somebody outside.
-func (s *subject) follow(ctx context.Context, a *node.Attachment, from netip.Addr) (first *trace.Cause, err error) {
+// follow returns why packets of an attachment get lost: the first cause, if none arrives that is for somebody outside. A port that a rule leads to somebody on
+// this node says nothing of those: another one is tried.
+func (s *subject) follow(ctx context.Context, a *node.Attachment, from netip.Addr) (*trace.Cause, error) {
+	const https, http = 443, 80
+	for _, port := range []uint16{https, http} {
+		first, isLed, err := s.followTo(ctx, a, from, targets(a, from, port))
+		if !isLed || err != nil {
+			return first, err
+		}
+	}
+	return nil, nil
+}
+
+func (s *subject) followTo(ctx context.Context, a *node.Attachment, from netip.Addr, targets []netip.AddrPort) (first *trace.Cause, isLed bool, err error) {
 	const patience = time.Second
-	for _, to := range targets(a, from) {
+	for _, to := range targets {
 		r, err := trace.Trace(ctx, trace.Request{
 			Flow:     trace.Flow{Protocol: trace.TCP, From: from, To: to.Addr(), ToPort: to.Port()},
 			Source:   &trace.Container{Name: a.ContainerID, Attachments: []*node.Attachment{a}},
 			Imitated: true, Brief: true, Timeout: patience, Host: &s.Host, Plugins: s.Plugins,
 		})
-		if err != nil || r.Cause == nil {
-			return nil, err
-		}
-		if first == nil {
+		switch {
+		case err != nil:
+			return nil, false, err
+		case r.IsLed:
+			isLed = true
+		case r.Cause == nil:
+			return nil, false, nil
+		case first == nil:
 			first = r.Cause
 		}
 	}
-	return first, nil
+	return first, isLed, nil
 }
 
 // targets are for whom the packets are: for one whom nobody has and, as other rules may be for him, for the router on the way there. If the container
 // has a list, it is the first on that.
-func targets(a *node.Attachment, from netip.Addr) (list []netip.AddrPort) {
-	const https = 443
+func targets(a *node.Attachment, from netip.Addr, port uint16) (list []netip.AddrPort) {
 	if a.Reach == nil || a.Reach.Allow == nil {
 		for _, to := range trace.Away(from) {
-			list = append(list, netip.AddrPortFrom(to, https))
+			list = append(list, netip.AddrPortFrom(to, port))
 		}
 		return list
 	}
@@ -109,7 +124,7 @@ func targets(a *node.Attachment, from netip.Addr) (list []netip.AddrPort) {
 			to = to.Next() // the first is the network's own
 		}
 		if to.Is4() == from.Is4() && trace.Leaves(to) {
-			return append(list, netip.AddrPortFrom(to, cmp.Or(e.Ports.First, https)))
+			return append(list, netip.AddrPortFrom(to, cmp.Or(e.Ports.First, port)))
 		}
 	}
 	return nil
