@@ -17,6 +17,7 @@ type variant struct {
 	script string // has the functions of inField
 	undo   string // "": takes away what the function rule has made
 	asks   string // what is asked beside the usual
+	guest  string // a script in containers that are the first of their networks, for which doctor's packets are
 	start  func(t *testing.T, f *field) (stop func())
 }
 
@@ -71,6 +72,20 @@ var variants = []variant{
 	{name: "ufw", script: ufw + "; ufw default allow routed >/dev/null; ufw allow 22 >/dev/null", undo: ufwOff},
 	{name: "iptables-legacy", script: "iptables-legacy -A FORWARD -i demo0 -j ACCEPT; iptables-legacy -A FORWARD -j ACCEPT; iptables-legacy -P FORWARD DROP", undo: "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -F"},
 	{name: "firewalld", script: "for n in 88 89 90 91 92; do firewall-cmd -q --zone=trusted --add-source=10.$n.0.0/24; done; firewall-cmd -q --zone=trusted --add-source=fd00:88::/64", undo: "nft delete table inet firewalld", start: runFirewalld},
+	{name: "a container without a loopback link", guest: ":"},
+	{name: "a container without routes and addresses", guest: "ip address flush dev eth0; ip route flush table main"},
+	{name: "a container with addresses of others", guest: "ip address add 203.0.113.99/24 dev eth0; ip address add 192.0.2.254/24 dev eth0; ip address add 10.88.0.1/32 dev eth0; ip route replace default dev eth0"},
+	{name: "a container with another link address", guest: "ip link set eth0 address 02:00:00:00:00:77"},
+	{name: "a container with its gateway's link address", guest: "ping -c 1 $(ip route show default | cut -d ' ' -f 3) >/dev/null || true; ip link set eth0 address $(ip neigh show dev eth0 | grep -o '..:..:..:..:..:..' | head -1)"},
+	{name: "a container whose link is down", guest: "ip link set eth0 down"},
+	{name: "a container whose link has another name", guest: "ip link set eth0 down; ip link set eth0 name docker0; ip link set docker0 up"},
+	{name: "a container whose link is a bridge's", guest: "ip link add eth1 type bridge; ip link set eth0 master eth1"},
+	{name: "a container that filters all", guest: `nft add table inet own; nft add chain inet own i "{ type filter hook input priority 0; policy drop; }"; nft add chain inet own o "{ type filter hook output priority 0; policy drop; }"`},
+	{name: "a container that answers all questions", guest: "sysctl -qw net.ipv4.conf.all.proxy_arp=1 net.ipv4.ip_forward=1; ip route replace default dev eth0"},
+	{name: "a container that floods", guest: "(ping -f -q -w 30 10.88.0.1 >/dev/null 2>&1 & ping -f -q -w 30 203.0.113.99 >/dev/null 2>&1 &)"},
+	{name: "thousands of rules", script: "rule forward counter; { for i in $(seq 4000); do echo add rule inet mine f counter; done; } | nft -f -"},
+	{name: "thousands of rules at each hook", script: "rule forward counter; for h in prerouting input output postrouting; do nft add chain inet mine $h \"{ type filter hook $h priority 7; }\"; done; { for i in $(seq 1500); do for h in f prerouting postrouting; do echo add rule inet mine $h counter; done; done; } | nft -f -"},
+	{name: "thousands of rules of iptables", script: "{ echo '*filter'; for i in $(seq 3000); do echo \"-A FORWARD -s 198.51.100.$((i % 250)) -p tcp --dport $i -j DROP\"; done; echo COMMIT; } | restore", undo: "no_iptables"},
 	{name: "rp_filter 2", script: "sysctl -qw net.ipv4.conf.all.rp_filter=2", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
 	{name: "rp_filter 1", script: "sysctl -qw net.ipv4.conf.all.rp_filter=1", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
 	{name: "a policy rule to the same table", script: "ip rule add from 10.88.0.0/24 prio 99 lookup main", undo: "ip rule del prio 99"},
@@ -90,6 +105,16 @@ var variants = []variant{
 	{name: "port 443 published", start: another, script: published443, undo: unpublished443},
 	{name: "port 443 published by iptables", start: another, script: byIPTables + strings.ReplaceAll(published443, "add demo", "add demo-iptables"), undo: strings.ReplaceAll(unpublished443, "del demo", "del demo-iptables") + "; rm /etc/cni/net.d/30-demo.conflist; no_iptables"},
 	{name: "a blackhole for addresses that nobody has", script: "ip route add blackhole 203.0.113.0/24; ip route add blackhole 2001:db8:fffe::/48", undo: "ip route del blackhole 203.0.113.0/24; ip -6 route del blackhole 2001:db8:fffe::/48"},
+}
+
+// intrude attaches containers that come first by name, and does something in them. They go with the test.
+func (f *field) intrude(t *testing.T, script string) {
+	for name, network := range map[string]string{"aaa": "demo", "aab": "routed", "aac": "listed"} {
+		pod := f.host.NewPod(t, name)
+		f.must("add", network, pod.Path(), "--id", name)
+		t.Cleanup(func() { f.must("del", network, pod.Path(), "--id", name) })
+		pod.MustRun(t, "sh", "-ec", script)
+	}
 }
 
 // another makes a namespace that is not attached.
@@ -114,6 +139,10 @@ func TestNoCause(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			if v.start != nil {
 				defer v.start(t, f)()
+			}
+			if v.guest != "" {
+				f.intrude(t, v.guest)
+				v.script, v.undo = ":", ":"
 			}
 			f.run(t, v.script)
 			before := f.host.Snapshot(t)

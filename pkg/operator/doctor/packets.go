@@ -3,8 +3,11 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/netip"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
@@ -58,16 +61,23 @@ func checkPackets(ctx context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
-// sender is a container of the network that has an address of a family, and has been attached by somebody who noted how.
+// sender is a container of the network that has an address of a family, and has been attached by somebody who noted how. One that has set its own link
+// down gets no packets, and the others do.
 func (n *network) sender(is func(netip.Addr) bool) (*node.Attachment, netip.Addr) {
 	for _, a := range n.alive {
 		for _, p := range a.Addresses {
-			if a.HostEnd != nil && a.Result != nil && is(p.Addr()) {
+			if a.HostEnd != nil && a.Result != nil && is(p.Addr()) && !isUnplugged(a.HostEnd.Link) {
 				return a, p.Addr()
 			}
 		}
 	}
 	return nil, netip.Addr{}
+}
+
+// isUnplugged reports whether a link is up, and what is at its other end is not.
+func isUnplugged(l netlink.Link) bool {
+	a := l.Attrs()
+	return a.Flags&net.FlagUp != 0 && (a.OperState == netlink.OperDown || a.OperState == netlink.OperLowerLayerDown)
 }
 
 // follow returns why packets of an attachment get lost: the first cause, if none arrives that is for somebody outside. A port that a rule leads to somebody on

@@ -98,8 +98,7 @@ func (r *run) ofRule(d stage, answer bool) *Cause {
 	case answer:
 		what = "the answer"
 	}
-	rule := ""
-	_ = d.at.do(func() error { rule = ruleText(d.Event); return nil })
+	rule := r.ruleText(d.at, d.Event)
 	text := ""
 	if rule != "" {
 		text = ": " + rule
@@ -241,6 +240,11 @@ func (r *run) unsent() *Cause {
 	owner := Administrator
 	if !from.isHost() {
 		owner = Guest
+	}
+	if r.inject != nil && r.Imitated {
+		if c := r.downLink(r.host, r.inject.to.Attrs().Index); c != nil {
+			return c
+		}
 	}
 	switch {
 	case r.inject != nil && r.inject.isUp():

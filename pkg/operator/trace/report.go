@@ -147,7 +147,7 @@ func (r *run) foreign(s stage, step *Step) {
 		step.What = fmt.Sprintf("%s: policy %s", s.Event, s.Verdict)
 		return
 	}
-	_ = s.at.do(func() error { step.Rule = ruleText(s.Event); return nil })
+	step.Rule = r.ruleText(s.at, s.Event)
 	verdict := string(s.Verdict)
 	if s.Target != "" {
 		verdict += " " + s.Target

@@ -62,12 +62,13 @@ type run struct {
 	answered      *Event
 	astray        *Event // an answer from another than was asked, which the sender does not take for one
 	table         string
-	ports         map[uint16]bool // that the host has given the sender in place of its own
+	rules         map[chainOf]map[uint64]string // as nft prints them, of the chains that were listed
+	ports         map[uint16]bool               // that the host has given the sender in place of its own
 }
 
 // Trace follows one packet. All that it makes for that goes with it, however it ends.
 func Trace(ctx context.Context, q Request) (report *Report, err error) {
-	r := &run{Request: q, host: &place{name: "host"}, steps: map[*place][]Event{}, ports: map[uint16]bool{}, table: newTableName()}
+	r := &run{Request: q, host: &place{name: "host"}, steps: map[*place][]Event{}, rules: map[chainOf]map[uint64]string{}, ports: map[uint16]bool{}, table: newTableName()}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(); err != nil {
 		return nil, err
