@@ -171,6 +171,7 @@ var causes = []cause{
 		whose: "the container", hand: "inside web nft delete table inet own", undo: ":"},
 	{name: "the network's list", plant: ":", trace: "kept --to 192.0.2.254:443", code: "list-closes", whose: "cnibox", says: "the list of network listed (plugin egress) does not contain 192.0.2.254:443", undo: ":", more: "kept --to 192.0.2.254"},
 	{name: "the network's list, for the node", plant: ":", trace: "kept --to 10.90.0.1:22", code: "list-closes", whose: "cnibox", undo: ":", more: "--from node --to kept:80"},
+	{name: "a rule, and a list that keeps questions from neighbours", plant: "inside kept ip neigh flush all; rule forward ip daddr 192.0.2.254 counter drop", trace: "kept --to 192.0.2.254:80", code: "rule-drops", says: "table inet mine"},
 	{name: "the network's list, for neighbours", plant: ":", trace: "kept2 --to kept:80", code: "list-closes", whose: "cnibox", undo: ":", more: "--to 8082"},
 	{name: "another sender", plant: "inside kept2 'ip address add 10.90.0.77/24 dev eth0; ip route replace default via 10.90.0.1 src 10.90.0.77'", trace: "kept2 --to 192.0.2.254", code: "sender-is-another", whose: "cnibox", says: "10.90.0.77",
 		hand: "inside kept2 'ip address del 10.90.0.77/24 dev eth0 || true; ip route replace default via 10.90.0.1'", undo: ":"},

@@ -41,7 +41,7 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 	}
 	for _, p := range r.places() {
 		for _, e := range r.discovery(p) {
-			if e.drops() {
+			if e.drops() && r.concerns(e) {
 				return Dropped, r.ofRule(stage{Event: e, at: p}, false)
 			}
 		}

@@ -76,7 +76,11 @@ func Trace(ctx context.Context, q Request) (report *Report, err error) {
 	if err := r.follow(ctx); err != nil {
 		return nil, err
 	}
-	return r.report(), nil
+	report = r.report()
+	if report.Cause != nil && report.Cause.IsVague() && slices.ContainsFunc(r.places(), func(p *place) bool { return p.missed.Load() }) {
+		return nil, errors.New("the kernel told more of the packet than could be read: it meets too many rules")
+	}
+	return report, nil
 }
 
 // open finds the places on the way, and makes what sends.
@@ -332,7 +336,7 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 	hook, which := h.point()
 	switch {
 	case h.drops():
-		return true
+		return r.concerns(h.Event)
 	case !answer && h.own && h.Verdict == Drop:
 		return true
 	case !answer:
@@ -348,6 +352,23 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 		return true
 	}
 	return false
+}
+
+// concerns reports whether what happens to a packet is on the way of the flow's. A bridge sends a question who has an address to all of its ports: what
+// becomes of it there matters at the port alone behind which the address is.
+func (r *run) concerns(e Event) bool {
+	if !e.Packet.About.IsValid() || e.Family != bridgeFamily || e.Out == 0 {
+		return true
+	}
+	for _, end := range []struct {
+		of *Container
+		by way
+	}{{r.Source, r.from}, {r.Target, r.to}} {
+		if end.of != nil && end.by.hostEnd != nil && r.hasAddress(end.of, e.Packet.About) {
+			return e.Out == end.by.hostEnd.Attrs().Index
+		}
+	}
+	return !r.isLocal(e.Packet.About)
 }
 
 // isAnswer reports whether a packet is on its way back to the sender.
