@@ -157,7 +157,7 @@ var causes = []cause{
 	{name: "led elsewhere", plant: `nft add table ip early; nft add chain ip early p '{ type nat hook prerouting priority -150; }'; nft add rule ip early p tcp dport 8080 dnat to 10.88.0.3:80`, trace: published, code: "led-elsewhere",
 		says: "a rule leads it to 10.88.0.3:80", hand: "nft flush chain ip early p", undo: "nft delete table ip early"},
 	{name: "led to a neighbour", plant: led + unfiltered, trace: "web --to 192.0.2.254:443", code: "answer-past-the-host", says: "a rule leads it to 10.88.0.3, which answers web directly", undo: unled + filtered, more: outwards},
-	{name: "led to a neighbour, by IPv6", plant: led6 + unfiltered, trace: "web --to [2001:db8:2::254]:443", code: "answer-past-the-host", says: "fd00:88::3", undo: unled + filtered, more: outwards},
+	{name: "led to a neighbour, by IPv6", plant: led6 + unfiltered, trace: "c3 --to [2001:db8:2::254]:443", code: "answer-past-the-host", says: "fd00:88::3, which answers c3 directly", undo: unled + filtered, more: outwards},
 	{name: "led to itself", plant: led80 + unfiltered, trace: "other --to 192.0.2.254:80", code: "led-elsewhere", says: "a rule leads it back to other itself", hand: unled, undo: filtered, more: "other --to 192.0.2.254:80"},
 	{name: "led to itself, by br_netfilter", plant: led80, trace: "other --to 192.0.2.254:80", code: "led-elsewhere", says: "a rule leads it back to other itself", hand: unled, undo: ":", more: "other --to 192.0.2.254:80"},
 	{name: "from 127.0.0.1", plant: "sysctl -qw net.ipv4.conf.all.route_localnet=0 net.ipv4.conf.demo0.route_localnet=0", trace: "--from node --to 127.0.0.1:8080", code: "route-localnet", undo: ":"},
