@@ -22,7 +22,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 SHORT := -short
 
-.PHONY: help build cni-conformance schemas messages demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-many bench-egress bench-dns bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
+.PHONY: help build cni-conformance schemas messages test-messages demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-many bench-egress bench-dns bench-etcd bench-short fuzz fuzz-short fuzz-dns lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-limits test-kernels fips test-systemd test-egress test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages test-rootless test-rootless-short check-build-root offline-build install-system install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -51,6 +51,7 @@ unit: ## unit tests, and each fuzz test on its seeds
 
 test-long: ## the same with all that -short leaves out, and all rows without root
 	$(MAKE) test SHORT=
+	$(MAKE) test-messages
 	$(MAKE) test-rootless
 
 test-rootless: setup build ## try all rows of conformance as nobody in a user namespace, and some in user-mode-linux (ten minutes)
@@ -72,6 +73,9 @@ test-vm-short: setup build ## some of it, to see that it works
 
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
 	@scripts/test-vm.sh qemu-6.1
+
+test-limits: setup build ## drop packets for limits that all namespaces of a machine share, with the kernel of Debian (minutes)
+	@scripts/test-vm.sh qemu-6.1 limits
 
 # KERNELS are some of "here uml qemu-5.10 qemu-6.1 qemu-6.12", RUN is which rows: what is not tried stays on the page.
 test-kernels: setup build ## try all rows of cnibox under five kernels, into docs/project/kernels.md (ten hours)
@@ -176,6 +180,9 @@ schemas: ## write schemas/ and the manual's tables of keys from what the plugins
 
 messages: ## write what cnictl explain knows of cnibox's own messages, from the source
 	go test -count=1 ./cmd/cnictl/internal/cmd/explain -run '^TestOwn$$' -args -update
+
+test-messages: ## find each message that cnictl explain knows in the source of who prints it, which is fetched (minutes, some hundred MB)
+	go test -count=1 -v ./cmd/cnictl/internal/cmd/explain -run '^TestTextsOfAll$$' -args -fetch
 
 lint: ## gofmt, go vet, staticcheck, and a compiler for 32 bits
 	@test -z "$$(gofmt -l cmd pkg plugins scripts test)" || { gofmt -l cmd pkg plugins scripts test; echo "run gofmt -w on these"; exit 1; }

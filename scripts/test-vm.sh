@@ -1,11 +1,12 @@
 #!/bin/bash
-# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu-6.1 [short|crash|rows]
+# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu-6.1 [short|crash|rows|limits]
 # A test that is skipped here and does not pass there is an error. Some more tests are run there: it is another kernel,
 # and user-mode-linux has iptables alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:?uml or a kernel of QEMU, see guest.sh}
-which=${2:-} # short: some of each; crash: test/crash alone, all of it; rows: for the page of all rows
+which=${2:-} # short: some of each; crash: test/crash alone, all of it; rows: for the page of all rows;
+# limits: what a machine of its own can set alone
 logs=$PWD/bin/test-$kind
 export CNIBOX_BIN_DIR=$PWD/bin
 
@@ -58,8 +59,8 @@ for package in agent conformance crash e2e netlab operator; do go test -c -o "$l
 
 # A guest has one processor, but tests wait, for the reference plugins' addresses to be probed above all. An emulated processor is slow:
 # there is less at once there, and guests of QEMU run one after another, or tests would exceed their time limits.
-parallel=6 guests=1 tries=() failed=
-[ "$kind" = uml ] || parallel=2
+parallel=6 guests=1 tries=() failed= limits=
+[ "$kind" = uml ] || parallel=2 limits='|TestCausesOfLimits' # user-mode-linux lacks nf_tables
 start() {
 	if [[ $kind == qemu-* ]]; then
 		(try "$@") || failed=yes
@@ -78,6 +79,9 @@ rows)
 	every=links,copies,chain,reference,debian
 	start rows conformance '^$' "-test.run TestConformance -needs -suites $every" "-suites $every -outcomes"
 	;;
+limits)
+	start limits operator '^$' '-test.run TestCausesOfLimits'
+	;;
 short)
 	start links conformance '^$' '-test.run TestConformance/links/(dummy|vlan)/(ADD|the_result|DEL_twice) -needs -suites links' '-suites links'
 	start operator operator '^$' '-test.run TestRecipes/(vlans|lan-address)'
@@ -88,7 +92,7 @@ short)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy|^a_kernel_without_nf_tables)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
-	start operator operator '^$' '-test.run TestRepairKinds|TestRecipes|TestNew'
+	start operator operator '^$' "-test.run TestRepairKinds|TestRecipes|TestNew$limits"
 	start agent agent '^$' '-test.run TestHarms'
 	start e2e e2e '^TestFullBridge$'
 	start netlab netlab '^TestPodsTalkOverBridge$'

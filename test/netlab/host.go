@@ -23,10 +23,27 @@ type Host struct {
 // NewHost makes a node that lasts until the test ends. Processes that are then still in it fail the test.
 func NewHost(t testing.TB) *Host {
 	t.Helper()
+	return newHost(t, nil)
+}
+
+// NewGuestHost is NewHost in a Guest's own network namespace: there alone can be set what all namespaces of a kernel share. As that is other tests', too,
+// the test must not be parallel.
+func NewGuestHost(t testing.TB) *Host {
+	t.Helper()
+	Need(t, Guest)
+	host := newHost(t, machineNetns)
+	t.Cleanup(func() {
+		host.MustRun(t, "sh", "-ec", "nft flush ruleset; for b in $(ls -d /sys/class/net/*/bridge | cut -d/ -f5); do ip link del $b; done")
+	})
+	return host
+}
+
+func newHost(t testing.TB, netns *os.File) *Host {
+	t.Helper()
 	if machineNetns == nil {
 		t.Fatal("netlab.NewHost: TestMain of this package must call netlab.Main")
 	}
-	node, err := newNode(prepareHost)
+	node, err := newNodeIn(netns, prepareHost)
 	if err != nil {
 		t.Fatal("netlab.NewHost: ", err)
 	}
@@ -151,12 +168,19 @@ func makeInOverlay(dir, bench string) error {
 // mounted in. The control groups, which live below /sys, move to the new one.
 func mountSysfs() error {
 	const cgroups, aside = "/sys/fs/cgroup", "/run/cgroup"
+	mountNew := func() error {
+		err := mount("sysfs", "/sys", "sysfs", 0, "")
+		if errors.Is(err, unix.EBUSY) { // it is there: this is the namespace of a GuestHost
+			return nil
+		}
+		return err
+	}
 	if _, err := os.Lstat(cgroups); err != nil {
-		return mount("sysfs", "/sys", "sysfs", 0, "")
+		return mountNew()
 	}
 	return errors.Join(os.Mkdir(aside, 0o755),
 		mount(cgroups, aside, "", unix.MS_BIND|unix.MS_REC, ""),
-		mount("sysfs", "/sys", "sysfs", 0, ""),
+		mountNew(),
 		mount(aside, cgroups, "", unix.MS_MOVE, ""))
 }
 

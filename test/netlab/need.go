@@ -62,7 +62,18 @@ var (
 	})
 	// Hardware is network devices that tests may have for themselves: scripts/guest.sh gives them to guests, and has their names in a
 	// variable.
-	Hardware      = feature("network devices to spare", func() (bool, error) { return os.Getenv(HardwareVariable) == "", nil })
+	Hardware = feature("network devices to spare", func() (bool, error) { return os.Getenv(HardwareVariable) == "", nil })
+	// Guest is a machine that is the tests' alone, which has Hardware, with nf_tables. A network namespace of a machine can't set the limit of connections that
+	// are tracked, for one, which is all namespaces': that is looked at, so that a kernel in which it can says so.
+	Guest = feature("machine of the tests' own, whose limit of connections can be set", func() (bool, error) {
+		if lacks, err := Hardware.probe(); lacks || err != nil {
+			return lacks, err
+		}
+		if lacks, err := NFTables.probe(); lacks || err != nil {
+			return lacks, err
+		}
+		return false, limitIsShared()
+	})
 	TimeNamespace = feature("time namespaces", func() (bool, error) {
 		_, err := os.Stat("/proc/self/ns/time")
 		return errors.Is(err, fs.ErrNotExist), err
@@ -90,6 +101,27 @@ var (
 		return false, unix.Close(fd)
 	})
 )
+
+// limitIsShared finds out by a namespace that tracks connections whether it can set their limit.
+func limitIsShared() error {
+	node, err := newNode(func() error {
+		if _, err := output("nft", "add table inet probe; add chain inet probe f { type filter hook input priority 0; }; add rule inet probe f ct state new accept"); err != nil {
+			return err
+		}
+		file, err := os.OpenFile("/proc/sys/net/netfilter/nf_conntrack_max", os.O_WRONLY, 0)
+		if err == nil {
+			return errors.Join(errors.New("a network namespace can set nf_conntrack_max for itself: this test is no more needed in a guest"), file.Close())
+		}
+		if !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		return nil
+	})
+	if err == nil {
+		node.close()
+	}
+	return err
+}
 
 // HardwareVariable is the variable of the environment for Hardware.
 const HardwareVariable = "CNIBOX_HARDWARE"

@@ -52,12 +52,15 @@ func (n *node) endServers(netns *os.File) {
 }
 
 // newNode starts the thread in new network and mount namespaces and runs prepare on it.
-func newNode(prepare func() error) (*node, error) {
+func newNode(prepare func() error) (*node, error) { return newNodeIn(nil, prepare) }
+
+// newNodeIn is newNode for a network namespace that is there.
+func newNodeIn(netns *os.File, prepare func() error) (*node, error) {
 	n := &node{work: make(chan func()), servers: map[*os.File][]io.Closer{}, patience: Patience}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends when the work does
-		err := n.start(prepare)
+		err := n.start(netns, prepare)
 		started <- err
 		if err != nil {
 			return
@@ -69,8 +72,11 @@ func newNode(prepare func() error) (*node, error) {
 	return n, <-started
 }
 
-func (n *node) start(prepare func() error) error {
+func (n *node) start(netns *os.File, prepare func() error) error {
 	err := unshareNode()
+	if err == nil && netns != nil {
+		err = setns(netns, unix.CLONE_NEWNET)
+	}
 	if err == nil {
 		err = prepare()
 	}

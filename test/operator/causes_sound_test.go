@@ -3,6 +3,7 @@ package operator
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,33 @@ type variant struct {
 	name   string
 	script string // has the functions of inField
 	undo   string // "": takes away what the function rule has made
+	asks   string // what is asked beside the usual
+	guest  string // a script in containers that are the first of their networks, for which doctor's packets are
 	start  func(t *testing.T, f *field) (stop func())
 }
+
+// Rules that lead a port to a container, whoever asks for it and whomever, and what makes a bridge of that.
+const (
+	led        = `nft add table ip led; nft add chain ip led p '{ type nat hook prerouting priority -100; }'; nft add rule ip led p tcp dport 443 dnat to 10.88.0.3:80; `
+	led80      = `nft add table ip led; nft add chain ip led p '{ type nat hook prerouting priority -100; }'; nft add rule ip led p iifname demo0 tcp dport 80 dnat to 10.88.0.3; `
+	led6       = `nft add table ip6 led; nft add chain ip6 led p '{ type nat hook prerouting priority -100; }'; nft add rule ip6 led p tcp dport 443 dnat to [fd00:88::3]:80; `
+	ledBack    = `nft add chain ip led q '{ type nat hook postrouting priority 99; }'; nft add rule ip led q ip saddr 10.88.0.0/24 ip daddr 10.88.0.0/24 ct status dnat masquerade; `
+	unled      = "nft delete table ip led 2>/dev/null || true; nft delete table ip6 led 2>/dev/null || true; "
+	unfiltered = "sysctl -qw net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0; "
+	filtered   = "sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1; "
+	hairpin    = "for n in web other; do bridge link set dev $(end $n) hairpin on; done; "
+	noHairpin  = "for n in web other; do bridge link set dev $(end $n) hairpin off; done; "
+
+	published443   = "cnictl add demo /run/netns/late --id late -p 443:80 >/dev/null"
+	unpublished443 = "cnictl del demo /run/netns/late --id late"
+	byIPTables     = `cat >/etc/cni/net.d/30-demo.conflist <<-END
+		{"cniVersion": "1.1.0", "name": "demo-iptables", "plugins": [
+			{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "iptables",
+				"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24", "rangeStart": "10.88.0.200"}]]}},
+			{"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}]}
+	END
+	`
+)
 
 var variants = []variant{
 	{name: "nothing", script: ":", undo: ":"},
@@ -46,12 +72,57 @@ var variants = []variant{
 	{name: "ufw", script: ufw + "; ufw default allow routed >/dev/null; ufw allow 22 >/dev/null", undo: ufwOff},
 	{name: "iptables-legacy", script: "iptables-legacy -A FORWARD -i demo0 -j ACCEPT; iptables-legacy -A FORWARD -j ACCEPT; iptables-legacy -P FORWARD DROP", undo: "iptables-legacy -P FORWARD ACCEPT; iptables-legacy -F"},
 	{name: "firewalld", script: "for n in 88 89 90 91 92; do firewall-cmd -q --zone=trusted --add-source=10.$n.0.0/24; done; firewall-cmd -q --zone=trusted --add-source=fd00:88::/64", undo: "nft delete table inet firewalld", start: runFirewalld},
+	{name: "neighbours that nobody knows yet", script: "ip neigh flush all; for n in web other box kept; do inside $n ip neigh flush all; done", undo: ":"},
+	{name: "a container without a loopback link", guest: ":"},
+	{name: "a container without routes and addresses", guest: "ip address flush dev eth0; ip route flush table main"},
+	{name: "a container with addresses of others", guest: "ip address add 203.0.113.99/24 dev eth0; ip address add 192.0.2.254/24 dev eth0; ip address add 10.88.0.1/32 dev eth0; ip route replace default dev eth0"},
+	{name: "a container with another link address", guest: "ip link set eth0 address 02:00:00:00:00:77"},
+	{name: "a container with its gateway's link address", guest: "ping -c 1 $(ip route show default | cut -d ' ' -f 3) >/dev/null || true; ip link set eth0 address $(ip neigh show dev eth0 | grep -o '..:..:..:..:..:..' | head -1)"},
+	{name: "a container whose link is down", guest: "ip link set eth0 down"},
+	{name: "a container whose link has another name", guest: "ip link set eth0 down; ip link set eth0 name docker0; ip link set docker0 up"},
+	{name: "a container whose link is a bridge's", guest: "ip link add eth1 type bridge; ip link set eth0 master eth1"},
+	{name: "a container that filters all", guest: `nft add table inet own; nft add chain inet own i "{ type filter hook input priority 0; policy drop; }"; nft add chain inet own o "{ type filter hook output priority 0; policy drop; }"`},
+	{name: "a container that answers all questions", guest: "sysctl -qw net.ipv4.conf.all.proxy_arp=1 net.ipv4.ip_forward=1; ip route replace default dev eth0"},
+	{name: "a container that floods", guest: "(ping -f -q -w 30 10.88.0.1 >/dev/null 2>&1 & ping -f -q -w 30 203.0.113.99 >/dev/null 2>&1 &)"},
+	{name: "thousands of rules", script: "rule forward counter; { for i in $(seq 4000); do echo add rule inet mine f counter; done; } | nft -f -"},
+	{name: "tens of thousands of rules", script: "rule forward counter; { for i in $(seq 20000); do echo add rule inet mine f counter; done; } | nft -f -"},
+	{name: "thousands of rules at each hook", script: "rule forward counter; for h in prerouting input output postrouting; do nft add chain inet mine $h \"{ type filter hook $h priority 7; }\"; done; { for i in $(seq 1500); do for h in f prerouting postrouting; do echo add rule inet mine $h counter; done; done; } | nft -f -"},
+	{name: "thousands of rules of iptables", script: "{ echo '*filter'; for i in $(seq 3000); do echo \"-A FORWARD -s 198.51.100.$((i % 250)) -p tcp --dport $i -j DROP\"; done; echo COMMIT; } | restore", undo: "no_iptables"},
 	{name: "rp_filter 2", script: "sysctl -qw net.ipv4.conf.all.rp_filter=2", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
 	{name: "rp_filter 1", script: "sysctl -qw net.ipv4.conf.all.rp_filter=1", undo: "sysctl -qw net.ipv4.conf.all.rp_filter=0"},
 	{name: "a policy rule to the same table", script: "ip rule add from 10.88.0.0/24 prio 99 lookup main", undo: "ip rule del prio 99"},
 	{name: "a table of its own", script: "ip route add default via 192.0.2.254 table 77; ip rule add from 10.88.0.0/24 to 192.0.2.0/24 prio 99 lookup 77", undo: "ip rule del prio 99; ip route flush table 77"},
 	{name: "blackholes for others", script: "ip route add blackhole 198.51.100.0/24; ip route add blackhole 10.200.0.0/16", undo: "ip route del blackhole 198.51.100.0/24; ip route del blackhole 10.200.0.0/16"},
+	{name: "a port led to a neighbour", script: led + led6, undo: unled},
+	{name: "a port led to a neighbour, past br_netfilter", script: led + led6 + unfiltered, undo: unled + filtered},
+	{name: "a port led to a neighbour, and masqueraded", script: led + led6 + ledBack + unfiltered, undo: unled + filtered, asks: "web --to 192.0.2.254:443"},
+	{name: "a port led to a neighbour, with hairpin", script: led + led6 + hairpin, undo: unled + noHairpin, asks: "web --to 192.0.2.254:443"},
+	{name: "a port led to a neighbour, by iptables", script: "iptables -t nat -A PREROUTING -p tcp --dport 443 -j DNAT --to-destination 10.88.0.3:80", undo: "no_iptables"},
+	{name: "a port led to a container itself", script: strings.ReplaceAll(led, "10.88.0.3", "10.88.0.4"), undo: unled},
+	{name: "a port led to a container itself, past br_netfilter", script: strings.ReplaceAll(led, "10.88.0.3", "10.88.0.4") + unfiltered + hairpin, undo: unled + filtered + noHairpin},
+	{name: "a port led to a container of another network", script: strings.ReplaceAll(led, "10.88.0.3", "10.89.0.2"), undo: unled, asks: "web --to 192.0.2.254:443"},
+	{name: "a port led to the node", script: strings.ReplaceAll(led, "dnat to 10.88.0.3:80", "redirect to :22"), undo: unled},
+	{name: "a port led to a machine outside", script: strings.ReplaceAll(led, "10.88.0.3", "192.0.2.254"), undo: unled, asks: "web --to 203.0.113.9:443"},
+	{name: "all ports led to a neighbour", script: strings.ReplaceAll(led, "tcp dport 443 dnat to 10.88.0.3:80", "iifname demo0 ip daddr 203.0.113.0/24 dnat to 10.88.0.3"), undo: unled},
+	{name: "port 443 published", start: another, script: published443, undo: unpublished443},
+	{name: "port 443 published by iptables", start: another, script: byIPTables + strings.ReplaceAll(published443, "add demo", "add demo-iptables"), undo: strings.ReplaceAll(unpublished443, "del demo", "del demo-iptables") + "; rm /etc/cni/net.d/30-demo.conflist; no_iptables"},
 	{name: "a blackhole for addresses that nobody has", script: "ip route add blackhole 203.0.113.0/24; ip route add blackhole 2001:db8:fffe::/48", undo: "ip route del blackhole 203.0.113.0/24; ip -6 route del blackhole 2001:db8:fffe::/48"},
+}
+
+// intrude attaches containers that come first by name, and does something in them. They go with the test.
+func (f *field) intrude(t *testing.T, script string) {
+	for name, network := range map[string]string{"aaa": "demo", "aab": "routed", "aac": "listed"} {
+		pod := f.host.NewPod(t, name)
+		f.must("add", network, pod.Path(), "--id", name)
+		t.Cleanup(func() { f.must("del", network, pod.Path(), "--id", name) })
+		pod.MustRun(t, "sh", "-ec", script)
+	}
+}
+
+// another makes a namespace that is not attached.
+func another(t *testing.T, f *field) (stop func()) {
+	f.host.NewPod(t, "late")
+	return func() {}
 }
 
 func runFirewalld(t *testing.T, f *field) (stop func()) {
@@ -71,9 +142,16 @@ func TestNoCause(t *testing.T) {
 			if v.start != nil {
 				defer v.start(t, f)()
 			}
+			if v.guest != "" {
+				f.intrude(t, v.guest)
+				v.script, v.undo = ":", ":"
+			}
 			f.run(t, v.script)
 			before := f.host.Snapshot(t)
 			f.wantAnswer(t, "as it is", outwards, published, beside, "box --to 192.0.2.254", "kept --to 192.0.2.254", "web --to 2001:db8:2::254")
+			if v.asks != "" {
+				f.wantAnswer(t, "as it is", v.asks)
+			}
 			began := time.Now()
 			for _, found := range f.lost(t) {
 				t.Errorf("doctor: %s", found)

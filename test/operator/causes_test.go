@@ -30,7 +30,9 @@ type cause struct {
 // field is a node with 20 containers on several networks, on which causes are planted.
 type field struct {
 	*operator
-	path string // of programs: cnictl is one
+	path    string // of programs: cnictl is one
+	outside *netlab.Outside
+	pods    map[string]*netlab.Pod
 }
 
 // networksOfField are behind a bridge or not, masqueraded or not, with lists and with policies, beside the network demo.
@@ -54,9 +56,13 @@ restore() { iptables-restore --noflush; }
 
 func newField(t *testing.T) *field {
 	host, outside := node(t)
+	return fieldOn(t, host, outside)
+}
+
+func fieldOn(t *testing.T, host *netlab.Host, outside *netlab.Outside) *field {
 	outside.ServeTCP(t, netlab.OutsideIPv4+":80")
 	host.Feed(t, demo, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
-	f := &field{&operator{t, host}, filepath.Dir(netlab.Cnictl(t)) + ":" + os.Getenv("PATH")}
+	f := &field{&operator{t, host}, filepath.Dir(netlab.Cnictl(t)) + ":" + os.Getenv("PATH"), outside, map[string]*netlab.Pod{}}
 	for name, plugins := range networksOfField {
 		f.host.Feed(t, `{"cniVersion": "1.1.0", "name": "`+name+`", "plugins": [`+plugins+`]}`, "sh", "-c", "cat >/etc/cni/net.d/20-"+name+".conflist")
 	}
@@ -65,10 +71,14 @@ func newField(t *testing.T) *field {
 	} {
 		for _, name := range strings.Fields(c.names) {
 			pod := f.host.NewPod(t, name)
+			f.pods[name] = pod
 			pod.SetLoopbackUp(t)
 			args := []string{"add", c.network, pod.Path(), "--id", name}
-			if port := map[string]string{"web": "8080:80", "c3": "8083:81", "box": "8081:80", "kept": "8082:80", "app": "8084:80"}[name]; port != "" {
-				args = append(args, "-p", port)
+			published := map[string]string{"web": "8080:80", "c3": "8083:81", "box": "8081:80", "kept": "8082:80", "app": "8084:80"}[name]
+			if published != "" {
+				args = append(args, "-p", published)
+			}
+			if published != "" || name == "other" {
 				pod.ServeTCP(t, ":80")
 			}
 			f.must(args...)

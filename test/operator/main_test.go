@@ -39,7 +39,11 @@ const demo = `{
 // node returns a host with all plugins and an outside.
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
-	host := netlab.NewHost(t)
+	return furnish(t, netlab.NewHost(t))
+}
+
+func furnish(t *testing.T, host *netlab.Host) (*netlab.Host, *netlab.Outside) {
+	t.Helper()
 	host.OwnProcesses(t)
 	host.InstallPlugins(t, harmtest.Plugins...)
 	return host, host.NewOutside(t)

@@ -59,6 +59,7 @@ var checks = []check{
 	{"managers of links", finding.Codes{networkdTakesLinks, networkManagerTakesLinks}, checkManagers},
 	{"routes and rules of others", finding.Codes{networkdTakesRoutes}, checkForeign},
 	{"pools", finding.Codes{poolNearlyFull}, checkPools},
+	{"tracked connections", finding.Codes{connectionsNearlyFull}, checkConnections},
 	{"caches of results", finding.Codes{cacheTorn, networkInTwoCaches}, checkCaches},
 	{"leftovers, by gc", finding.Codes{leftovers, gcStopped}, checkLeftovers},
 	{"deletions", finding.Codes{delNotEnded}, checkDeletions},

@@ -3,8 +3,11 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/netip"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
@@ -58,11 +61,12 @@ func checkPackets(ctx context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
-// sender is a container of the network that has an address of a family, and has been attached by somebody who noted how.
+// sender is a container of the network that has an address of a family, and has been attached by somebody who noted how. One that has set its own link
+// down gets no packets, and the others do.
 func (n *network) sender(is func(netip.Addr) bool) (*node.Attachment, netip.Addr) {
 	for _, a := range n.alive {
 		for _, p := range a.Addresses {
-			if a.HostEnd != nil && a.Result != nil && is(p.Addr()) {
+			if a.HostEnd != nil && a.Result != nil && is(p.Addr()) && !isUnplugged(a.HostEnd.Link) {
 				return a, p.Addr()
 			}
 		}
@@ -70,32 +74,53 @@ func (n *network) sender(is func(netip.Addr) bool) (*node.Attachment, netip.Addr
 	return nil, netip.Addr{}
 }
 
-// follow returns why packets of an attachment get lost: the first cause, if none arrives that is for somebody outside.
-func (s *subject) follow(ctx context.Context, a *node.Attachment, from netip.Addr) (first *trace.Cause, err error) {
+// isUnplugged reports whether a link is up, and what is at its other end is not.
+func isUnplugged(l netlink.Link) bool {
+	a := l.Attrs()
+	return a.Flags&net.FlagUp != 0 && (a.OperState == netlink.OperDown || a.OperState == netlink.OperLowerLayerDown)
+}
+
+// follow returns why packets of an attachment get lost: the first cause, if none arrives that is for somebody outside. A port that a rule leads to somebody on
+// this node says nothing of those: another one is tried.
+func (s *subject) follow(ctx context.Context, a *node.Attachment, from netip.Addr) (*trace.Cause, error) {
+	const https, http = 443, 80
+	for _, port := range []uint16{https, http} {
+		first, isLed, err := s.followTo(ctx, a, from, targets(a, from, port))
+		if !isLed || err != nil {
+			return first, err
+		}
+	}
+	return nil, nil
+}
+
+func (s *subject) followTo(ctx context.Context, a *node.Attachment, from netip.Addr, targets []netip.AddrPort) (first *trace.Cause, isLed bool, err error) {
 	const patience = time.Second
-	for _, to := range targets(a, from) {
+	for _, to := range targets {
 		r, err := trace.Trace(ctx, trace.Request{
 			Flow:     trace.Flow{Protocol: trace.TCP, From: from, To: to.Addr(), ToPort: to.Port()},
 			Source:   &trace.Container{Name: a.ContainerID, Attachments: []*node.Attachment{a}},
 			Imitated: true, Brief: true, Timeout: patience, Host: &s.Host, Plugins: s.Plugins,
 		})
-		if err != nil || r.Cause == nil {
-			return nil, err
-		}
-		if first == nil {
+		switch {
+		case err != nil:
+			return nil, false, err
+		case r.IsLed:
+			isLed = true
+		case r.Cause == nil:
+			return nil, false, nil
+		case first == nil:
 			first = r.Cause
 		}
 	}
-	return first, nil
+	return first, isLed, nil
 }
 
 // targets are for whom the packets are: for one whom nobody has and, as other rules may be for him, for the router on the way there. If the container
 // has a list, it is the first on that.
-func targets(a *node.Attachment, from netip.Addr) (list []netip.AddrPort) {
-	const https = 443
+func targets(a *node.Attachment, from netip.Addr, port uint16) (list []netip.AddrPort) {
 	if a.Reach == nil || a.Reach.Allow == nil {
 		for _, to := range trace.Away(from) {
-			list = append(list, netip.AddrPortFrom(to, https))
+			list = append(list, netip.AddrPortFrom(to, port))
 		}
 		return list
 	}
@@ -109,7 +134,7 @@ func targets(a *node.Attachment, from netip.Addr) (list []netip.AddrPort) {
 			to = to.Next() // the first is the network's own
 		}
 		if to.Is4() == from.Is4() && trace.Leaves(to) {
-			return append(list, netip.AddrPortFrom(to, cmp.Or(e.Ports.First, https)))
+			return append(list, netip.AddrPortFrom(to, cmp.Or(e.Ports.First, port)))
 		}
 	}
 	return nil

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/program"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // counters are what the host counts of packets that nobody tells of one by one.
 type counters struct {
 	legacy      []counted
 	reversePath uint64 // refused, since no way leads back by the link by which they came
-	tracker     uint64 // dropped, since there was no room for another connection
+	tracked     map[*place]node.Connections
 }
 
 // counted is a rule or a policy of iptables-legacy that drops.
@@ -26,9 +27,12 @@ type counted struct {
 	owner                       Owner
 }
 
-func count() (c counters) {
+func count(places []*place) (c counters) {
 	c.reversePath = kernelCounter("/proc/thread-self/net/netstat", "IPReversePathFilter")
-	c.tracker = trackerDrops()
+	c.tracked = map[*place]node.Connections{}
+	for _, p := range places {
+		_ = p.do(func() error { c.tracked[p] = node.ReadConnections(); return nil })
+	}
 	for name, list := range map[string]string{"iptables": "/proc/thread-self/net/ip_tables_names", "ip6tables": "/proc/thread-self/net/ip6_tables_names"} {
 		if tables, err := os.ReadFile(list); err != nil || len(tables) == 0 {
 			continue // to ask would make its tables
@@ -113,18 +117,4 @@ func kernelCounter(path, name string) uint64 {
 		}
 	}
 	return 0
-}
-
-// trackerDrops sums up what each processor counts, in hexadecimal.
-func trackerDrops() (sum uint64) {
-	text, _ := os.ReadFile("/proc/thread-self/net/stat/nf_conntrack")
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	at := slices.Index(strings.Fields(lines[0]), "drop")
-	for _, line := range lines[1:] {
-		if values := strings.Fields(line); at >= 0 && at < len(values) {
-			n, _ := strconv.ParseUint(values[at], 16, 64)
-			sum += n
-		}
-	}
-	return sum
 }

@@ -2,8 +2,22 @@ package trace
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
+
+// TestMoreConnections has a limit raised by a command where that can be done, and not where the node is a container itself.
+func TestMoreConnections(t *testing.T) {
+	const more = "sysctl -w net.netfilter.nf_conntrack_max=200000"
+	for _, isFixed := range []bool{false, true} {
+		r := MoreConnections(100000, node.Connections{Tracked: 10, Most: 1000, IsFixed: isFixed})
+		if !strings.Contains(r.String(), more) || (r.Commands() == nil) != isFixed {
+			t.Errorf("set elsewhere %v: %s", isFixed, r)
+		}
+	}
+}
 
 // TestLegacy finds which rules of iptables-legacy have counted packets between two listings.
 func TestLegacy(t *testing.T) {

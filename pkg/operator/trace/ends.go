@@ -139,7 +139,7 @@ func (r *run) ofUntracked(list []stage, so string) *Cause {
 		if s.own || s.Rule == 0 {
 			continue
 		}
-		if text := ruleText(s.Event); strings.Contains(text, "notrack") || strings.Contains(text, "CT") {
+		if text := r.ruleText(s.at, s.Event); strings.Contains(text, "notrack") || strings.Contains(text, "CT") {
 			owner := ownerOf(s.Table, s.Chain)
 			return untracked.cause(owner, finding.Say("leave packets from %s to %s out of that rule", s.Packet.From, s.Packet.To), "%s takes it out of connection tracking (%s): %s", s.Event, text, so)
 		}

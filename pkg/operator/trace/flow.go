@@ -37,6 +37,14 @@ func (f Flow) String() string {
 
 func (f Flow) is6() bool { return f.To.Is6() }
 
+// version is that of IP, as Go has it in the names of networks: a socket without an address could be of either.
+func (f Flow) version() string {
+	if f.is6() {
+		return "6"
+	}
+	return "4"
+}
+
 // number is that of the protocol in IP headers.
 func (f Flow) number() byte {
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // judge says what became of the packet, and why it was lost if it was: the first thing that would have to change.
@@ -30,6 +31,9 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 		}
 		return Answered, nil
 	}
+	if a := r.astray; a != nil {
+		return Dropped, r.pastHost(a.Packet)
+	}
 	for i, list := range [][]stage{request, answer} {
 		if d := cmp.Or(dropped(list), queued(list)); d != nil {
 			return Dropped, r.ofRule(*d, i == 1)
@@ -37,10 +41,13 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 	}
 	for _, p := range r.places() {
 		for _, e := range r.discovery(p) {
-			if e.drops() {
+			if e.drops() && r.concerns(e) {
 				return Dropped, r.ofRule(stage{Event: e, at: p}, false)
 			}
 		}
+	}
+	if r.isLed(request) {
+		return Left, nil
 	}
 	if s := kept(request); s != nil {
 		if r.Imitated {
@@ -67,6 +74,21 @@ func (r *run) judge(request, answer []stage) (Outcome, *Cause) {
 	return Dropped, r.lost(request, false)
 }
 
+// isLed reports whether a rule has led a packet that would have left the node to somebody on it: itself, a container, or who is said to have sent it.
+func (r *run) isLed(request []stage) bool {
+	s := kept(request)
+	switch {
+	case !r.Imitated:
+		return false
+	case s == nil:
+		return r.ledBack(lastOf(request)) != nil
+	case s.Packet.To == r.flow.To:
+		return false
+	}
+	uplinks, _ := r.Host.Uplinks()
+	return s.hook == "input" || !slices.ContainsFunc(uplinks, func(l *node.Link) bool { return l.Link.Attrs().Index == s.Out })
+}
+
 // ofRule is the cause if a rule or a policy drops the packet.
 func (r *run) ofRule(d stage, answer bool) *Cause {
 	what := "it"
@@ -76,8 +98,7 @@ func (r *run) ofRule(d stage, answer bool) *Cause {
 	case answer:
 		what = "the answer"
 	}
-	rule := ""
-	_ = d.at.do(func() error { rule = ruleText(d.Event); return nil })
+	rule := r.ruleText(d.at, d.Event)
 	text := ""
 	if rule != "" {
 		text = ": " + rule
@@ -146,6 +167,20 @@ func (r *run) openList(d stage) finding.Remedy {
 	return finding.Say(`if it may be reached: add "%s" to "allow" of the plugin egress in network %s (or take it out of "deny"), and start the container again`, entry, r.networkOf(d))
 }
 
+// pastHost is the cause if an answer has another sender than the one that was asked: a rule of the host has led the packet there, and the answer did not pass
+// the host.
+func (r *run) pastHost(answer Header) *Cause {
+	key := "net.bridge.bridge-nf-call-iptables"
+	if answer.From.Is6() {
+		key = "net.bridge.bridge-nf-call-ip6tables"
+	}
+	remedy := finding.Say("masquerade these packets on the host, so that their answers come back to it")
+	if value, err := sysctl.Get(strings.ReplaceAll(key, ".", "/")); r.from.bridge != nil && (err != nil || value == "0") {
+		remedy = finding.Steps(finding.Run("sysctl", "-w", key+"=1"), finding.Say("which needs br_netfilter (modprobe br_netfilter); or masquerade what goes back into %s", r.from.bridge.Attrs().Name))
+	}
+	return pastHost.cause(r.ownerOfChange(), remedy, "a rule leads it to %s, which answers %s directly, past the host: the answer is not from %s, and is not taken", answer.From, r.source, r.flow.To)
+}
+
 // refusal is the cause if somebody answers that he does not take the packet.
 func (r *run) refusal(a Event, request []stage) (Outcome, *Cause) {
 	last := lastOf(request)
@@ -205,6 +240,11 @@ func (r *run) unsent() *Cause {
 	owner := Administrator
 	if !from.isHost() {
 		owner = Guest
+	}
+	if r.inject != nil && r.Imitated {
+		if c := r.downLink(r.host, r.inject.to.Attrs().Index); c != nil {
+			return c
+		}
 	}
 	switch {
 	case r.inject != nil && r.inject.isUp():

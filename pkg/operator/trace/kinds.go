@@ -91,6 +91,8 @@ var (
 	notAPort = kinds.declare(Beside, "not-a-port", "The container's host end is not a port of the network's bridge.", "`cnictl repair NETWORK`")
 	isolated = kinds.declare(Beside, "isolated", "Both containers are isolated ports of the bridge, which keeps such apart.", "`portIsolation` in the network")
 	blocked  = kinds.declare(Beside, "port-blocked", "The bridge does not forward by this port yet, or not at all: spanning tree, or a VLAN.", "`bridge link`, `bridge vlan`")
+	pastHost = kinds.declare(Beside, "answer-past-the-host", "A rule of the host leads the packet to a neighbour on the sender's own bridge, and the answer goes there directly: nobody changes its address back, and the sender does not take it.",
+		"`sysctl -w net.bridge.bridge-nf-call-iptables=1`, or masquerade these packets")
 
 	tooLarge = kinds.declare(Larger, "too-large", "The packet is larger than a link on its way takes, and may not be fragmented.", "`\"mtu\"` in the network")
 )

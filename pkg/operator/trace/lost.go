@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -26,6 +25,9 @@ func (r *run) lost(list []stage, answer bool) *Cause {
 	}
 	if last.at == nil {
 		return hookDrops.cause(Kernel, nil, "%s was seen at none of the packet filter's hooks", what)
+	}
+	if c := r.ledBack(last); c != nil && !answer {
+		return c
 	}
 	_, which := last.point()
 	receiver := r.target
@@ -53,6 +55,14 @@ func (r *run) lost(list []stage, answer bool) *Cause {
 	return r.unresolved(last.at, last.Packet.To, last.Packet.From)
 }
 
+// ledBack is the cause if a rule of the host leads a packet to its own sender, which takes none from himself.
+func (r *run) ledBack(last stage) *Cause {
+	if last.at == nil || !last.at.isHost() || r.Source == nil || r.Target == r.Source || last.Packet.To == r.flow.To || !r.hasAddress(r.Source, last.Packet.To) {
+		return nil
+	}
+	return elsewhere.cause(r.ownerOfChange(), finding.Say("leave packets from %s out of that rule", r.Source.Name), "a rule leads it back to %s itself", r.Source.Name)
+}
+
 func (r *run) isBridge(index int) bool {
 	for _, w := range []way{r.from, r.to} {
 		if w.bridge != nil && w.bridge.Attrs().Index == index {
@@ -64,6 +74,9 @@ func (r *run) isBridge(index int) bool {
 
 // atHook is the cause if the packet came to a hook, and not behind it, and no rule of nf_tables says so.
 func (r *run) atHook(last stage, what, which string) *Cause {
+	if c := r.untrackable(last, which); c != nil {
+		return c
+	}
 	if !last.at.isHost() {
 		return guestDrops.cause(Guest, finding.Say("look inside: iptables-legacy -L -v in the container's namespace counts what it drops"), "inside of %s, at hook %s, %s was dropped, and not by nf_tables", last.at, last.hook, what)
 	}
@@ -74,13 +87,31 @@ func (r *run) atHook(last stage, what, which string) *Cause {
 		key := "net.ipv4.conf." + r.to.bridge.Attrs().Name + ".route_localnet"
 		return localnetOff.cause(Administrator, finding.Run("sysctl", "-w", key+"=1"), "the kernel sends nothing from %s by %s: %s is 0", last.Packet.From, r.to.bridge.Attrs().Name, key)
 	}
-	if r.after.tracker > r.before.tracker && which == begin {
-		most, _ := sysctl.Get("net/netfilter/nf_conntrack_max")
-		n, _ := strconv.Atoi(most)
-		return trackerFull.cause(Kernel, finding.Steps(finding.Run("sysctl", "-w", fmt.Sprintf("net.netfilter.nf_conntrack_max=%d", max(n*2, 65536))), finding.Say("conntrack -L shows who has so many connections")),
-			"the table of connections is full (net.netfilter.nf_conntrack_max is %s), and the kernel drops what begins another one", most)
-	}
 	return hookDrops.cause(Kernel, finding.Say("bpftool net and the kernel's log may say more"), "%s was dropped at hook %s, and neither a rule of nf_tables nor one of iptables-legacy says so", what, last.hook)
+}
+
+// untrackable is the cause if there was no room for another connection. Each namespace has a table, and all have one limit.
+func (r *run) untrackable(last stage, which string) *Cause {
+	before, after := r.before.tracked[last.at], r.after.tracked[last.at]
+	if which != begin || after.Dropped == before.Dropped && !after.IsFull() {
+		return nil
+	}
+	of := "the node's own table of connections"
+	if !last.at.isHost() {
+		of = fmt.Sprintf("the table of connections of %s", last.at)
+	}
+	return trackerFull.cause(Administrator, MoreConnections(after.Tracked, r.after.tracked[r.host]),
+		"%s is full: %d are in it, and net.netfilter.nf_conntrack_max is %d. The kernel drops what begins another one (nf_conntrack: table full, dropping packet)", of, after.Tracked, after.Most)
+}
+
+// MoreConnections is the remedy if a namespace tracks as many connections as the node lets each.
+func MoreConnections(tracked int, ofNode node.Connections) finding.Remedy {
+	const usual = 65536
+	value := fmt.Sprintf("net.netfilter.nf_conntrack_max=%d", max(2*tracked, 2*ofNode.Most, usual))
+	if ofNode.IsFixed {
+		return finding.Say("this node is a container itself: its machine sets it, with sysctl -w %s", value)
+	}
+	return finding.Steps(finding.Run("sysctl", "-w", value), finding.Say("and in /etc/sysctl.d, so that it stays; conntrack -L shows who has so many connections"))
 }
 
 // byLegacy is the cause if a rule of iptables-legacy has counted the packet.

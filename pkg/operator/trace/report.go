@@ -15,6 +15,8 @@ type Report struct {
 	Summary string  `json:"summary"` // in a sentence
 	Steps   []Step  `json:"steps"`
 	Cause   *Cause  `json:"cause,omitempty"` // the first one, if it was not answered
+
+	IsLed bool `json:"-"` // a rule has led a packet that stays on the node to somebody on it: it says nothing of those that leave
 }
 
 // Outcome is what came of it.
@@ -67,6 +69,7 @@ func (r *run) report() *Report {
 		report.Steps = append(r.describe(request, "request"), r.describe(answer, "answer")...)
 	}
 	report.Outcome, report.Cause = r.judge(request, answer)
+	report.IsLed = report.Cause == nil && r.isLed(request)
 	report.Summary = r.summary(report)
 	return report
 }
@@ -144,7 +147,7 @@ func (r *run) foreign(s stage, step *Step) {
 		step.What = fmt.Sprintf("%s: policy %s", s.Event, s.Verdict)
 		return
 	}
-	_ = s.at.do(func() error { step.Rule = ruleText(s.Event); return nil })
+	step.Rule = r.ruleText(s.at, s.Event)
 	verdict := string(s.Verdict)
 	if s.Target != "" {
 		verdict += " " + s.Target

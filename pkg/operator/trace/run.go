@@ -60,13 +60,15 @@ type run struct {
 	steps         map[*place][]Event
 	sent          error // why the sender's kernel did not send it, or what it heard of it
 	answered      *Event
+	astray        *Event // an answer from another than was asked, which the sender does not take for one
 	table         string
-	ports         map[uint16]bool // that the host has given the sender in place of its own
+	rules         map[chainOf]map[uint64]string // as nft prints them, of the chains that were listed
+	ports         map[uint16]bool               // that the host has given the sender in place of its own
 }
 
 // Trace follows one packet. All that it makes for that goes with it, however it ends.
 func Trace(ctx context.Context, q Request) (report *Report, err error) {
-	r := &run{Request: q, host: &place{name: "host"}, steps: map[*place][]Event{}, ports: map[uint16]bool{}, table: newTableName()}
+	r := &run{Request: q, host: &place{name: "host"}, steps: map[*place][]Event{}, rules: map[chainOf]map[uint64]string{}, ports: map[uint16]bool{}, table: newTableName()}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(); err != nil {
 		return nil, err
@@ -74,7 +76,11 @@ func Trace(ctx context.Context, q Request) (report *Report, err error) {
 	if err := r.follow(ctx); err != nil {
 		return nil, err
 	}
-	return r.report(), nil
+	report = r.report()
+	if report.Cause != nil && report.Cause.IsVague() && slices.ContainsFunc(r.places(), func(p *place) bool { return p.missed.Load() }) {
+		return nil, errors.New("the kernel told more of the packet than could be read: it meets too many rules")
+	}
+	return report, nil
 }
 
 // open finds the places on the way, and makes what sends.
@@ -257,7 +263,7 @@ func (r *run) follow(ctx context.Context) error {
 		})
 	}
 	go func() { listeners.Wait(); close(all) }()
-	r.before = count()
+	r.before = count(r.places())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan error, 1)
@@ -280,7 +286,7 @@ func (r *run) follow(ctx context.Context) error {
 			over = true
 		}
 	}
-	r.after = count()
+	r.after = count(r.places())
 	err := r.stop()
 	for h := range all {
 		r.hear(h, known)
@@ -330,15 +336,39 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 	hook, which := h.point()
 	switch {
 	case h.drops():
-		return true
+		return r.concerns(h.Event)
 	case !answer && h.own && h.Verdict == Drop:
 		return true
 	case !answer:
-	case h.own && h.Verdict == Drop, h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
+	case h.own && h.Verdict == Drop:
 		r.answered = cmp.Or(r.answered, &h.Event)
+		return true
+	case h.isCheckpoint() && h.at == r.source && hook == "input" && which == end:
+		if h.Packet.isError() || h.Packet.From == r.flow.To.WithZone("") || h.Packet.To != r.flow.From {
+			r.answered = cmp.Or(r.answered, &h.Event)
+		} else {
+			r.astray = cmp.Or(r.astray, &h.Event)
+		}
 		return true
 	}
 	return false
+}
+
+// concerns reports whether what happens to a packet is on the way of the flow's. A bridge sends a question who has an address to all of its ports: what
+// becomes of it there matters at the port alone behind which the address is.
+func (r *run) concerns(e Event) bool {
+	if !e.Packet.About.IsValid() || e.Family != bridgeFamily || e.Out == 0 {
+		return true
+	}
+	for _, end := range []struct {
+		of *Container
+		by way
+	}{{r.Source, r.from}, {r.Target, r.to}} {
+		if end.of != nil && end.by.hostEnd != nil && r.hasAddress(end.of, e.Packet.About) {
+			return e.Out == end.by.hostEnd.Attrs().Index
+		}
+	}
+	return !r.isLocal(e.Packet.About)
 }
 
 // isAnswer reports whether a packet is on its way back to the sender.

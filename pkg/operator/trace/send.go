@@ -43,7 +43,7 @@ func (p *place) prepare(f Flow, size int) (*sender, error) {
 			s.flow.Port = uint16(l.Addr().(*net.TCPAddr).Port)
 			return l.Close()
 		case UDP:
-			conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: s.flow.From.AsSlice()})
+			conn, err := net.ListenUDP("udp"+f.version(), &net.UDPAddr{IP: s.flow.From.AsSlice()})
 			if err != nil {
 				return err
 			}
@@ -53,7 +53,7 @@ func (p *place) prepare(f Flow, size int) (*sender, error) {
 		id := make([]byte, 2)
 		_, _ = rand.Read(id) // never fails
 		s.flow.Port = binary.BigEndian.Uint16(id) | 1
-		conn, err := net.ListenIP(fmt.Sprintf("ip:%d", f.icmp()), &net.IPAddr{IP: s.flow.From.AsSlice()})
+		conn, err := net.ListenIP(fmt.Sprintf("ip%s:%d", f.version(), f.icmp()), &net.IPAddr{IP: s.flow.From.AsSlice()})
 		if err != nil {
 			return err
 		}

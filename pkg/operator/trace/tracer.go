@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -20,7 +21,8 @@ type tracer struct {
 	owners []*netlink.Conn // of our tables
 	owner  *netlink.Conn   // of the next table
 	heard  chan Event
-	name   string // of the tables
+	name   string      // of the tables
+	missed atomic.Bool // the kernel had more to say than there was room for
 }
 
 // startTracer begins to follow packets in the namespace of the calling thread.
@@ -29,7 +31,7 @@ func startTracer(m Marks) (t *tracer, err error) {
 	if t.events, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
 		return nil, err
 	}
-	const buffer = 4 << 20 // the kernel tells nobody of steps that don't fit
+	const buffer = 32 << 20 // for each rule that the packet meets there is a step. The kernel tells nobody of those that don't fit
 	err = errors.Join(t.events.SetReadBuffer(buffer), t.events.JoinGroup(unix.NFNLGRP_NFTRACE))
 	if err == nil {
 		err = t.makeTables(m)
@@ -90,7 +92,9 @@ func (t *tracer) listen() {
 	}
 	for {
 		messages, err := t.events.Receive()
-		if err != nil && !errors.Is(err, unix.ENOBUFS) {
+		if errors.Is(err, unix.ENOBUFS) {
+			t.missed.Store(true)
+		} else if err != nil {
 			break
 		}
 		for _, m := range messages {

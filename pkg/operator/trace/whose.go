@@ -2,9 +2,9 @@ package trace
 
 import (
 	"context"
-	"fmt"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,19 +79,39 @@ func chainsIn(family, table string) (names []string) {
 
 var (
 	chainLine = regexp.MustCompile(`(?m)^\s*chain (\S+) \{`)
+	ruleLine  = regexp.MustCompile(`(?m)^\s*(.*) # handle (\d+)$`)
 	counter   = regexp.MustCompile(`counter packets \d+ bytes \d+ ?`)
 )
 
-// ruleText is a rule as nft prints it, "" if it is not there.
-func ruleText(e Event) string {
+// ruleText is a rule as nft prints it, "" if it is not there. A chain is listed once, however many of its rules the packet meets.
+func (r *run) ruleText(at *place, e Event) (text string) {
 	if e.Rule == 0 {
 		return ""
 	}
-	chain := nft("-a", "list", "chain", e.Family, e.Table, e.Chain)
-	if m := regexp.MustCompile(fmt.Sprintf(`(?m)^\s*(.*) # handle %d$`, e.Rule)).FindStringSubmatch(chain); m != nil {
-		return strings.TrimSpace(counter.ReplaceAllString(m[1], ""))
+	of := chainOf{at, e.Family, e.Table, e.Chain}
+	rules, listed := r.rules[of]
+	if !listed {
+		_ = at.do(func() error { rules = parseRules(nft("-a", "list", "chain", e.Family, e.Table, e.Chain)); return nil })
+		r.rules[of] = rules
 	}
-	return ""
+	return rules[e.Rule]
+}
+
+// chainOf is a chain at a place.
+type chainOf struct {
+	at                   *place
+	family, table, chain string
+}
+
+// parseRules reads the rules of a chain, by their handles.
+func parseRules(text string) map[uint64]string {
+	rules := map[uint64]string{}
+	for _, m := range ruleLine.FindAllStringSubmatch(text, -1) {
+		if handle, err := strconv.ParseUint(m[2], 10, 64); err == nil {
+			rules[handle] = strings.TrimSpace(counter.ReplaceAllString(m[1], ""))
+		}
+	}
+	return rules
 }
 
 // nft runs nft in the namespace of the calling thread. Its output about a container's own rules is only text.

@@ -1,86 +1,62 @@
 package explain
 
 import (
-	"io/fs"
+	"flag"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/test/messagetest"
 )
 
-// modules are those of our go.mod whose messages are known; programs are in the packages that tests need.
-var (
-	modules  = map[string]string{"containernetworking/cni": "github.com/containernetworking/cni", "containernetworking/plugins": "github.com/containernetworking/plugins"}
-	programs = map[string][]string{"iptables": {"/usr/sbin/xtables-nft-multi", "/usr/sbin/xtables-legacy-multi", "/usr/lib/x86_64-linux-gnu/libxtables.so.12"}}
-)
+const root = "../../../../.."
 
-// byRuntimes are looked at by test/runtimes, and elsewhere is the source of others, which no test has.
-var (
-	byRuntimes = []string{"containerd/containerd", "containerd/go-cni", "flannel-io/flannel", "podman"}
-	elsewhere  = []string{"aws/amazon-vpc-cni-k8s", "cilium/cilium", "containerd/nerdctl", "cri-o/cri-o", "cri-o/ocicni", "flannel-io/cni-plugin", "hashicorp/nomad",
-		"k8snetworkplumbingwg/multus-cni", "kubernetes/kubernetes", "moby/moby", "projectcalico/calico", "weaveworks/weave"}
-)
-
-// TestTexts compares the texts of messages with the source of those who print them, and with the lines that are explained.
+// TestTexts compares the texts of messages with the lines that are explained, and with the source of those who print them, as far as our go.mod and this
+// machine have it. Runtimes are test/runtimes' to look at.
 func TestTexts(t *testing.T) {
-	sources := map[string]string{}
-	for name, module := range modules {
-		dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		sources[name] = goSource(t, strings.TrimSpace(string(dir)))
-	}
-	for name, files := range programs {
-		for _, file := range files {
-			text, _ := os.ReadFile(file) // one of them has it
-			sources[name] += string(text)
-		}
-	}
+	rows, sources := messagetest.Table(t, root)
 	seen := slices.Concat(slices.Collect(maps.Values(logged(t)))...)
-	held, others := 0, 0
 	for _, k := range messages() {
 		seen = append(seen, k.Example)
-		for of, texts := range k.Texts {
-			for _, text := range texts {
-				if !k.pattern.MatchString(verbs.ReplaceAllString(text, "something")) && !slices.ContainsFunc(seen, func(line string) bool { return inCommon(verbs.ReplaceAllString(text, "…"), line) > 0 }) {
-					t.Errorf("%s: its pattern does not match %q, and neither its example nor a line of testdata/logs.txt has it", k.ID, text)
-				}
-				switch source, is := sources[of]; {
-				case is && !strings.Contains(source, text) && !strings.Contains(source, strings.Trim(strconv.Quote(text), `"`)):
-					t.Errorf("%s: %s does not say %q", k.ID, of, text)
-				case is:
-					held++
-				case !slices.Contains(byRuntimes, of) && !slices.Contains(elsewhere, of):
-					t.Errorf("%s: nobody looks at %s", k.ID, of)
-				default:
-					others++
-				}
+		for _, text := range slices.Concat(slices.Collect(maps.Values(k.Texts))...) {
+			isSeen := func(line string) bool { return inCommon(verbs.ReplaceAllString(text, "…"), line) > 0 }
+			if !k.pattern.MatchString(verbs.ReplaceAllString(text, "something")) && !slices.ContainsFunc(seen, isSeen) {
+				t.Errorf("%s: its pattern does not match %q, and neither its example nor a line of testdata/logs.txt has it", k.ID, text)
 			}
 		}
 	}
-	t.Logf("%d texts are held here, %d are others'", held, others)
+	texts := map[string][]messagetest.Text{}
+	for of, s := range sources {
+		if s.In == "." {
+			texts[of] = s.Here(t, root)
+		}
+	}
+	if n := messagetest.Log(t, messagetest.Hold(t, rows, texts)); n < 40 {
+		t.Errorf("only %d texts were found", n)
+	}
 }
 
 var verbs = regexp.MustCompile(`%[a-zA-Z]`)
 
-func goSource(t *testing.T, dir string) string {
-	var all strings.Builder
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		all.Write(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+var fetch = flag.Bool("fetch", false, "fetch the source of all whose messages are known: some hundred MB")
+
+// TestTextsOfAll finds all texts in the source of those who print them, in the versions that sources.yaml names: make test-messages.
+func TestTextsOfAll(t *testing.T) {
+	if !*fetch {
+		t.Skip("the source of all is fetched for a release: make test-messages")
 	}
-	return all.String()
+	rows, sources := messagetest.Table(t, root)
+	texts := map[string][]messagetest.Text{}
+	for of, s := range sources {
+		texts[of] = append(s.Fetch(t), s.Here(t, root)...)
+	}
+	found := messagetest.Hold(t, rows, texts)
+	n := messagetest.Log(t, found)
+	for of, s := range sources {
+		if s.Read != "" {
+			t.Logf("not fetched: %s, read by hand: %s", of, s.Read)
+		}
+	}
+	t.Logf("%d texts", n)
 }
