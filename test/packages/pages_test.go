@@ -24,6 +24,7 @@ func TestPages(t *testing.T) {
 	} {
 		t.Run(page, func(t *testing.T) {
 			s := newRoot(t, bareVariable, "cnibox_*_amd64.deb", "cnictl_*_amd64.deb")
+			s.host.NewOutside(t) // probe tries a published port from there
 			s.run(`echo 'APT::Get::Assume-Yes "true"; APT::Install-Recommends "false";' >/etc/apt/apt.conf.d/test`)
 			prepare(s)
 			there := func() string {
