@@ -47,17 +47,6 @@ func (e Egress) Check(ctx context.Context, r *plugin.Request) error {
 	return e.each(func(t Feature, w Wish) error { return t.Check(ctx, w, r) })
 }
 
-// HasOther reports whether the attachment has a list that is not this one, as of another configuration.
-func (e Egress) HasOther(r *plugin.Request) bool {
-	conn, err := nft.Open()
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	has, err := conn.ListOf(r.Key)
-	return err == nil && has != "" && has != e.List()
-}
-
 // Available reports whether the host has what Add needs.
 func (e Egress) Available() error {
 	var errs []error

@@ -22,7 +22,11 @@ func TestPodmanNames(t *testing.T) {
 	p.Background(t, p.Command(netlab.Cnictl(t), "agent", "--dns"))
 	web := p.podmanRun(t, "web", "--network", "dual", "--network-alias", "www")
 	other := p.podmanRun(t, "other", "--network", "dual")
+	p.run(t, "sed", "-i", `s/"type": "dnsname"/"type": "dnsname", "nodeServers": false/`, conflistDir+"/shop.conflist")
 	far := p.podmanRun(t, "far", "--network", "shop")
+	if text := far.exec(t, "cat /etc/resolv.conf"); strings.Count(text, "nameserver") != 2 {
+		t.Errorf("with nodeServers false podman does not put the node's server behind the gateway's, once, as the page of dnsname says:\n%s", text)
+	}
 	t.Logf("resolv.conf of a container:\n%s", other.exec(t, "cat /etc/resolv.conf"))
 	t.Logf("what is written down:\n%s", p.run(t, "sh", "-c", "cat /run/cnibox/names/*"))
 	addresses := p.podmanAddresses(t, "web")

@@ -527,6 +527,7 @@ func addFirst(v *versions) {
 		v.Errorf("DEL: %v", err)
 	}
 	v.did("a failed ADD")
+	v.MustRun(v, "nft", "add chain inet cnibox-forward own; add rule inet cnibox-forward own jump passes_v1") // somebody's, which keeps the old chain there
 	e := v.tenantE()
 	v.add(e)
 	v.has("_v2")

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
@@ -120,15 +119,11 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 		if err != nil {
 			return err
 		}
-		var others []*nftables.Chain
-		if isLost || len(wrong) > 0 {
-			others, _ = t.chainsOfOthers()
-		}
 		if isLost {
 			c.batch.note(w.Table, lost)
 		}
 		switch {
-		case len(others) > 0:
+		case (isLost || isLater && len(wrong) > 0) && t.hasOther():
 			return plugin.Errorf(OtherRemedy, "table %s has %w", t, ErrOther)
 		case isLost:
 			return t.mismatch(" is missing or dormant, or all its rules are missing, and with them what all attachments of this host had in it")
@@ -144,6 +139,10 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 		return err
 	}
 	if !slices.EqualFunc(records, w.records, sameRecord) {
+		if len(records) > 0 && !slices.Equal(listsOf(records), listsOf(w.records)) {
+			return plugin.Errorf(OtherRemedy+"; if the network was edited since ADD, start the container again",
+				"%s has other lists than its network by now, or %w", key, ErrOther)
+		}
 		return t.mismatch(": %s holds %v, and should hold %v", o.comment, records, w.records)
 	}
 	wanted := t.elementsOf(o, w.records)
@@ -178,6 +177,16 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 		return checkIsolated(w.port)
 	}
 	return nil
+}
+
+// listsOf returns what the lists of records are called.
+func listsOf(records []record) (names []string) {
+	for _, r := range records {
+		if r.kind.isList() {
+			names = append(names, r.link)
+		}
+	}
+	return names
 }
 
 // sameRecord compares what the map of owners says with what is wanted: it does not have the target.

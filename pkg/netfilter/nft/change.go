@@ -50,4 +50,8 @@ func (t *table) change(ctx context.Context, try func() error) error {
 }
 
 // commit makes the changes to the table that were collected, all or none.
-func (t *table) commit() error { return t.conn.Commit("change table " + t.String()) }
+func (t *table) commit() error {
+	err := t.conn.Commit("change table " + t.String())
+	t.unsure = err != nil
+	return err
+}

@@ -98,19 +98,7 @@ func portsRules(p reach.Ports) (rules []rule) {
 
 // List returns what the list is called by which it is judged what an attachment sends.
 func (w Wants) List() string {
-	i := slices.IndexFunc(w.records, func(r record) bool { return r.kind == kindList })
-	return w.records[i].link
-}
-
-// ListOf returns what the list is called by which it is judged what an attachment sends, "" if there is none.
-func (c *Conn) ListOf(key plugin.Key) (string, error) {
-	records, err := c.table(judgeTable).recordsOf(ownerOf(key, Judging))
-	for _, r := range records {
-		if r.kind == kindList {
-			return r.link, err
-		}
-	}
-	return "", err
+	return listsOf(w.records)[0]
 }
 
 // Opening is an address to which a name on a list leads.

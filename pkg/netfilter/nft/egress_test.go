@@ -103,13 +103,17 @@ func TestEgressRulesOfOthers(t *testing.T) {
 		"ALLOW", "inet cnibox-egress "+listSet("allow4", id), "PORTS", "inet cnibox-egress "+listSet("portsallow4", id), "DENY", "inet cnibox-egress "+listSet("deny4", id),
 		"NAMES", "inet cnibox-egress "+listSet(nameSet(0, &ipv4), id), "BESIDE", "bridge cnibox-egress "+listSet("portsallow4", nearList(near).id))
 	rule := regexp.MustCompile(`\n\t\t.* # handle (\d+)\n`)
+	var many []string // more than fit into one message
+	for i := range 6000 {
+		many = append(many, fmt.Sprintf("198.18.%d.%d", i/250, i%250))
+	}
 	for _, harm := range []string{
 		"insert rule LIST accept", "add rule LIST counter", "insert rule inet cnibox-egress forward_v1 accept", "insert rule inet cnibox-egress judge_v1 return",
 		"insert rule inet cnibox-egress prerouting_v1 ip saddr 10.88.0.2 return", "add rule inet cnibox-egress output_v1 ct label set 77", "insert rule inet cnibox-egress questions_v1 accept",
 		"insert rule NEAR return", "insert rule bridge cnibox-egress forward_v1 accept", "insert rule bridge cnibox-egress sender_v1 return",
 		"replace rule LIST handle FIRST ip saddr 10.88.0.0/16 return", "replace rule inet cnibox-egress judge_v1 handle FIRST return", "replace rule bridge cnibox-egress forward_v1 handle FIRST return",
 		"add element ALLOW { 203.0.113.0/24 }", "add element ALLOW { 0.0.0.0/5, 128.0.0.0/1 }", "add element PORTS { 203.0.113.0/24 . tcp . 1-65535 }", "delete element DENY { 10.88.0.9 }",
-		"add element NAMES { 203.0.113.9 }", `add element NAMES { 203.0.113.9 comment "api.example" }`, "add element NAMES { 203.0.113.9 timeout 1h }", "add element BESIDE { 203.0.113.0/24 . tcp . 1-65535 }",
+		"add element NAMES { 203.0.113.9 }", `add element NAMES { 203.0.113.9 comment "api.example" }`, "add element NAMES { 203.0.113.9 timeout 1h }", "add element NAMES { " + strings.Join(many, ", ") + " }", "add element BESIDE { 203.0.113.0/24 . tcp . 1-65535 }",
 	} {
 		command := chains.Replace(harm)
 		if chain, _, is := strings.Cut(strings.TrimPrefix(command, "replace rule "), " handle FIRST"); is {
@@ -134,4 +138,38 @@ func TestEgressRulesOfOthers(t *testing.T) {
 	}
 	h.MustRun(t, "nft", "add chain inet cnibox-egress own; add rule inet cnibox-egress own jump judge_v1") // which no packet comes to
 	must(t, check())
+}
+
+// TestChainsOfOthers: chains with a number that do nothing are no other version, of which CHECK would say that all is well. A repair puts back what is gone,
+// also sets that no rule looks into.
+func TestChainsOfOthers(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	w := ToJudge(listed(t, 2, "10.20.0.0/16", "none"))
+	h.Do(func() {
+		must(t, c.Add(ctx, keyOf("web"), w))
+		for _, name := range []string{"judge_v2", "judge_v0", "judge_v1x", "judge_v-3", "judge_v99999999999999999999"} {
+			h.MustRun(t, "nft", "add", "chain", "inet", "cnibox-egress", name)
+		}
+		must(t, c.Check(keyOf("web"), w))
+		for _, tt := range []struct{ harm, says string }{
+			{"flush chain inet cnibox-egress judge_v1", "chain judge_v1 lacks"}, {"flush table inet cnibox-egress; add rule inet cnibox-egress judge_v-3 drop", "is missing or dormant"},
+			{"add rule inet cnibox-egress judge_v2 drop; add table inet cnibox-egress { flags dormant; }", "is missing or dormant"}, {"flush chain inet cnibox-egress judge_v1", "chain judge_v1 lacks"},
+			{"delete map inet cnibox-egress owners_v1", "holds []"}, {"delete set inet cnibox-egress lists_v1", "is not in lists_v1"},
+		} {
+			h.MustRun(t, "nft", tt.harm)
+			if err := c.Check(keyOf("web"), w); err == nil || errors.Is(err, ErrOther) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%s: CHECK says %v", tt.harm, err)
+			}
+			must(t, c.Repair(ctx, keyOf("web"), w))
+			if err := c.Check(keyOf("web"), w); err != nil {
+				t.Errorf("%s: after the repair: %v", tt.harm, err)
+			}
+		}
+		h.MustRun(t, "nft", "flush table inet cnibox-egress; add rule inet cnibox-egress judge_v2 drop")
+		if err := c.Check(keyOf("web"), w); !errors.Is(err, ErrOther) {
+			t.Errorf("rules of another version: CHECK says %v", err)
+		}
+	})
 }

@@ -174,7 +174,12 @@ func (Unused) Release(ctx context.Context, _ []plugin.Held) error {
 			return err
 		}
 		t.conn.DeleteRules(subnets)
+		seen := map[string]bool{} // each version jumps to them
 		for _, s := range subnets {
+			if seen[TargetOf(s)] {
+				continue
+			}
+			seen[TargetOf(s)] = true
 			t.conn.DelChain(&nftables.Chain{Table: &t.Table, Name: TargetOf(s)})
 			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: TargetOf(s)})
 		}
@@ -189,7 +194,15 @@ func (t *table) unused() (subnets []*nftables.Rule, guards []element, err error)
 	if err != nil || all == nil {
 		return nil, nil, err
 	}
-	jumps, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+	others, err := t.chainsOfOthers()
+	var jumps []*nftables.Rule
+	for _, c := range append(others, &nftables.Chain{Name: chainSubnets}) {
+		var rules []*nftables.Rule
+		if err == nil {
+			rules, err = t.conn.GetRules(&t.Table, c)
+		}
+		jumps = append(jumps, rules...)
+	}
 	inside := &nftables.Set{Table: &t.Table, Name: insideSet}
 	links, err2 := t.conn.GetSetElements(inside)
 	if err := errors.Join(err, err2); err != nil {

@@ -71,8 +71,9 @@ func (t *table) addList(l *list) {
 	for _, s := range l.sets {
 		_ = t.conn.AddSet(s.Set, nil) // fails for anonymous sets only
 		if s.HasTimeout {             // what names lead to stays open
-			if is, _ := t.conn.GetSetElements(s.Set); len(unnamed(is)) > 0 { // fails if it is not there
-				_ = t.conn.SetDeleteElements(s.Set, unnamed(is))
+			is, _ := t.conn.GetSetElements(s.Set) // fails if it is not there
+			for part := range slices.Chunk(unnamed(is), atOnce) {
+				_ = t.conn.SetDeleteElements(s.Set, part)
 			}
 			continue
 		}

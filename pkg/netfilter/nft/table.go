@@ -41,10 +41,12 @@ type layout interface {
 type table struct {
 	nftables.Table
 	layout
-	conn   *Conn
-	owners *nftables.Set   // the records of attachments
-	sets   []*nftables.Set // all but those of subnets
-	typed  []typed         // those of them that the library can't make
+	conn    *Conn
+	owners  *nftables.Set   // the records of attachments
+	sets    []*nftables.Set // all but those of subnets
+	dormant bool            // when it was looked at
+	unsure  bool            // a change has failed by what is missing, such as a set that no rule looks into
+	typed   []typed         // those of them that the library can't make
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -125,7 +127,7 @@ func (t *table) incomplete(records []record, exactly bool) (wrong []string, lost
 	if err != nil {
 		return nil, false, t.asMissing(err)
 	}
-	if isDormant(answers[0]) { // no rule of it counts
+	if t.dormant = isDormant(answers[0]); t.dormant { // no rule of it counts
 		answers = make([]map[uint16][]byte, len(answers))
 	}
 	for i, c := range chains {
@@ -159,11 +161,22 @@ func earlierNames(chains []chain) (names []string) {
 // versionOf returns the version of a chain with the same rules for all, 0 if it is none.
 func versionOf(chain string) int {
 	name, number, _ := strings.Cut(chain, "_v")
-	v, err := strconv.Atoi(number)
+	v, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || strings.HasSuffix(name, "options") { // in which attachments have rules of their own
 		return 0
 	}
-	return v
+	return int(v)
+}
+
+// hasOther reports whether chains of other versions have rules that count.
+func (t *table) hasOther() bool {
+	others, _ := t.chainsOfOthers()
+	for _, c := range others {
+		if rules, _ := t.conn.GetRules(&t.Table, c); len(rules) > 0 {
+			return !t.dormant
+		}
+	}
+	return false
 }
 
 // chainsOfOthers lists the chains of other versions.
@@ -201,7 +214,7 @@ const OtherRemedy = "`cnictl repair` exchanges them: nothing is open meanwhile, 
 // complete makes what of the table is missing for records, or not as it should be: all of it is made, or made again, in one transaction.
 func (t *table) complete(records []record, exactly bool) error {
 	wrong, _, err := t.incomplete(records, exactly)
-	if err != nil || len(wrong) == 0 {
+	if err != nil || len(wrong) == 0 && !t.unsure {
 		return err
 	}
 	all, err := t.allRecords()
@@ -234,10 +247,16 @@ func (t *table) dropEarlier() error {
 	for _, c := range earlier {
 		t.conn.FlushChain(c)
 	}
+	if err := t.commit(); err != nil {
+		return err
+	}
 	for _, c := range earlier {
 		t.conn.DelChain(c)
+		if err := t.commit(); err != nil && !errors.Is(err, unix.EBUSY) { // a rule of somebody's leads there: it stays, and does nothing
+			return err
+		}
 	}
-	return t.commit()
+	return nil
 }
 
 // build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. Attachments' rules in chains

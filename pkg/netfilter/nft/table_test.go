@@ -345,3 +345,23 @@ func TestUnused(t *testing.T) {
 		t.Errorf("left:\n%s", got)
 	}
 }
+
+// TestUnusedSubnets: a subnet without addresses goes, also when rules of another version lead to it, beside ours or alone.
+func TestUnusedSubnets(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	h.Do(func() {
+		for _, network := range []string{"10.88.0", "10.89.0"} {
+			must(t, c.Add(ctx, keyOf(network), ToMasquerade(prefixes(network+".2/24"))))
+			h.MustRun(t, "nft", fmt.Sprintf("add chain inet cnibox subnets_v2; add rule inet cnibox subnets_v2 jump masq_v1_%s.0/24", network))
+			del(t, c, Masquerading, keyOf(network))
+		}
+		settle(t, h)
+		h.MustRun(t, "nft", "flush chain inet cnibox subnets_v1; add rule inet cnibox subnets_v1 jump masq_v1_10.88.0.0/24")
+		must(t, gc(Masquerading, "net"))
+	})
+	if got := listing(t, h); strings.Contains(got, "masq_v1") {
+		t.Errorf("left:\n%s", got)
+	}
+}

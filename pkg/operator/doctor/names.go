@@ -18,7 +18,7 @@ import (
 
 var (
 	namesUnanswered = codes.Declare(finding.Code{Name: "names-unanswered", Severity: finding.Warning, Brings: finding.Codes{networkNotReady},
-		Meaning: "Containers of this network don't find each other by name: they ask the node's servers, which don't know them. Those with names on their lists reach nothing by name.",
+		Meaning: "Containers of this network don't find each other by name: they ask the node's servers, which don't know them, or have no DNS with `\"nodeServers\": false`. Those with names on their lists reach nothing by name.",
 		Remedy:  "`systemctl enable --now cnibox-agent`"})
 	namesAnsweredByOther = codes.Declare(finding.Code{Name: "names-answered-by-other", Severity: finding.Warning,
 		Meaning: "Containers of this network don't find each other by name, or reach nothing by the names on their lists: another DNS server of this host listens at their gateway.",

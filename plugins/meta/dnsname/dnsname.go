@@ -83,7 +83,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if _, err := parse(r); err != nil {
 		return err
 	}
-	return names.CheckReady("containers ask the node's servers, which don't know their names")
+	return names.CheckReady("containers don't find each other by name")
 }
 
 // wanted returns the configuration, and the record that ADD writes.

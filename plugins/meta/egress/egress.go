@@ -18,7 +18,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/names"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -71,12 +70,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	found := e.Check(ctx, r)
-	if found != nil && e.HasOther(r) {
-		found = plugin.Errorf(nft.OtherRemedy+"; if the network was edited since ADD, start the container again",
-			"%s has other lists than its network by now, or %w", r.Key, nft.ErrOther)
-	}
-	m.Mend(found, "judge what the container sends", func() error { return e.repair(ctx, r) })
+	m.Mend(e.Check(ctx, r), "judge what the container sends", func() error { return e.repair(ctx, r) })
 	if e.record != nil {
 		return e.record.Mend(m)
 	}
