@@ -1,5 +1,6 @@
 #!/bin/bash
 # Tries the packages of bin/release in two Debians of their own, which lie in a directory for as long as this takes, and the image with containerd.
+# RUN names tests, as for go test: all if it is not set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ -x $(command -v mmdebstrap) ]] || scripts/install-packages.sh mmdebstrap
@@ -12,4 +13,4 @@ mmdebstrap --quiet --variant=apt --include=podman,containernetworking-plugins,ip
 # One has nothing but what apt needs; what pages have their readers install is fetched, and no more.
 mmdebstrap --quiet --variant=apt --skip=cleanup/apt \
 	--customize-hook='chroot "$1" apt-get -qq --download-only -y install busybox curl iproute2 containerd podman runc' bookworm "$dir/bare"
-CNIBOX_BIN_DIR=$PWD/bin CNIBOX_DEBIAN_ROOT=$dir/root CNIBOX_BARE_ROOT=$dir/bare go test -count=1 -v ./test/packages
+CNIBOX_BIN_DIR=$PWD/bin CNIBOX_DEBIAN_ROOT=$dir/root CNIBOX_BARE_ROOT=$dir/bare go test -count=1 -v -run "${RUN:-.}" ./test/packages

@@ -54,6 +54,8 @@ func newRoot(t *testing.T, variable string, patterns ...string) *system {
 		cd /run/root
 		mount -t proc none proc
 		mount -t sysfs none sys
+		mkdir -p dev/net
+		[ -e dev/net/tun ] || mknod dev/net/tun c 10 200
 		mount -t tmpfs none run`)
 	for _, pattern := range patterns {
 		if !filepath.IsAbs(pattern) {

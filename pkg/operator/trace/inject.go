@@ -27,7 +27,7 @@ func newInjector(to netlink.Link) (*injector, error) {
 	tap := &netlink.Tuntap{LinkAttrs: netlink.NewLinkAttrs(), Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_ONE_QUEUE, NonPersist: true, Queues: 1}
 	tap.Name = "trace-" + strings.ToLower(rand.Text()[:8])
 	if err := netlink.LinkAdd(tap); err != nil {
-		return nil, fmt.Errorf("make a link from which a packet is let in: %w", err)
+		return nil, fmt.Errorf("make a link from which a packet is let in, with /dev/net/tun: %w", err)
 	}
 	i := &injector{link: tap, tap: tap.Fds[0], to: to}
 	if err := i.lead(); err != nil {
