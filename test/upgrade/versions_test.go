@@ -81,8 +81,8 @@ func nextVersion(t *testing.T) string {
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir+"/", "./cmd/cnibox", "./cmd/cnictl")
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd := exec.Command("make", "-s", "build", "BIN="+dir, "GOFLAGS=-trimpath -overlay="+filepath.Join(dir, "overlay.json")) // what is not replaced is built already
+	cmd.Dir = root
 	netlab.Build(t, cmd)
 	return dir
 }
