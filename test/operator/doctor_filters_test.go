@@ -68,7 +68,7 @@ var faultsOfFilters = []fault{
 	{code: "lists-gone", kind: "the ports of the bridge", config: listed, plant: shell("nft delete table bridge cnibox-egress")},
 	{code: "lists-gone", kind: "a rule of somebody's in the list", config: listed, before: servesOutside, works: staysClosed, plant: shell(listChain + "nft insert rule inet cnibox-egress $list accept")},
 	{code: "lists-gone", kind: "a rule of somebody's before the list", config: listed, before: servesOutside, works: staysClosed, plant: shell("nft insert rule inet cnibox-egress forward_v1 accept")},
-	{code: "rules-older", config: listed, plant: shell("for t in 'inet cnibox' 'inet cnibox-egress'; do nft add chain $t forward_v2; done; nft flush chain inet cnibox dnat_v1; nft flush chain inet cnibox-egress output_v1")},
+	{code: "rules-older", config: listed, plant: shell("t='inet cnibox-egress'; nft \"flush table $t; add chain $t forward_v2; add rule $t forward_v2 counter\"")},
 	{code: "lists-older", plant: func(p *clinic) { p.write("/etc/cni/net.d/10-demo.conflist", listed) },
 		says: "start these containers again", remedy: readmit},
 	{code: "lists-older", kind: "edited", config: strings.Replace(listed, ":80", "", 1), plant: func(p *clinic) { p.write("/etc/cni/net.d/10-demo.conflist", listed) },
