@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -26,11 +27,13 @@ func checkIPv6(_ context.Context, s *subject) (list []Finding, err error) {
 		case node.NoIPv6:
 			remedy = finding.Say("boot without ipv6.disable=1")
 		case node.LowMTU:
-			remedy = finding.Run("ip", "link", "set", "dev", n.gatewayLink(), "mtu", "1280")
-		case forNew:
-			remedy = finding.Steps(set(forNew, "0"), finding.Say("and %s = 0 in a file of /etc/sysctl.d", dotted(forNew)))
+			remedy = finding.Run("ip", "link", "set", "dev", n.gatewayLink(), "mtu", strconv.Itoa(node.LeastMTU6))
 		default:
-			remedy = finding.Steps(set(forNew, "0"), set(why, "0"), finding.Say("and %s = 0 in a file of /etc/sysctl.d", dotted(forNew)))
+			remedy = set(forNew, "0")
+			if why != forNew {
+				remedy = finding.Steps(remedy, set(why, "0"))
+			}
+			remedy = finding.Steps(remedy, finding.Say("and %s = 0 in a file of /etc/sysctl.d", dotted(forNew)))
 		}
 		list = append(list, found(ipv6Off, n.Name, finding.Steps(remedy, without), "network %s hands out IPv6 addresses, and %s switches IPv6 off for %s", n.Name, dotted(why), n.gatewayLink()))
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // limits are the keys of rates and bursts, in bits.
@@ -16,7 +17,6 @@ const limited = "bandwidth"
 const (
 	usualMTU     = 1500
 	linkHeader   = 14    // bytes of an Ethernet header
-	leastMTU6    = 1280  // RFC 8200
 	modem        = 56000 // bits a second
 	bitsOfOctets = 8
 )
@@ -38,7 +38,7 @@ var (
 
 // checkLimits looks at rates, bursts and MTUs.
 func (f *file) checkLimits(p *part) {
-	if mtu, set := p.num("mtu"); set && mtu >= 68 && mtu < leastMTU6 && f.hasIPv6(p) {
+	if mtu, set := p.num("mtu"); set && mtu >= 68 && mtu < node.LeastMTU6 && f.hasIPv6(p) {
 		f.report(mtuTooSmall, p.get("mtu").span, "1280 or more", nil, "IPv6 does not work with an MTU of %d", mtu)
 	}
 	if !p.reads(limits[0]) {

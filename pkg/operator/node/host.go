@@ -140,7 +140,7 @@ func (h *Host) IPv6Off(link string) string {
 	}
 	key := "net/ipv6/conf/" + link + "/disable_ipv6"
 	switch value, err := sysctl.Get(key); {
-	case errors.Is(err, fs.ErrNotExist) && l != nil && l.MTU < 1280:
+	case errors.Is(err, fs.ErrNotExist) && l != nil && l.MTU < LeastMTU6:
 		return LowMTU
 	case errors.Is(err, fs.ErrNotExist):
 		return NoIPv6
@@ -152,8 +152,11 @@ func (h *Host) IPv6Off(link string) string {
 
 const (
 	NoIPv6 = "ipv6.disable=1"    // why links of a kernel without IPv6 have no addresses of it
-	LowMTU = "an MTU below 1280" // why a link has none: the least that IPv6 works with (RFC 8200)
+	LowMTU = "an MTU below 1280" // why a link has none
 )
+
+// LeastMTU6 is the least that IPv6 works with (RFC 8200).
+const LeastMTU6 = 1280
 
 // Mounts returns what is mounted where this process sees it. Lines that are none are left out: what is in them can be a user's choice.
 func (h *Host) Mounts() ([]*mountinfo.Info, error) {
