@@ -83,7 +83,7 @@ func provide() (dir string, err error) {
 	if buildDir, err = os.MkdirTemp("", "netlab-bin-"); err != nil {
 		return "", err
 	}
-	return buildDir, goBuild(root, buildDir, "./cmd/...")
+	return buildDir, goBuild(root, buildDir, "./cmd/...", os.Getenv("GOFLAGS"))
 }
 
 // Module returns the directory with what is built of packages of a nested module, named by its path from the root of the repository. It is
@@ -129,7 +129,8 @@ func buildModule(path, packages string) (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(made)
-	if err := goBuild(module, made+"/", packages); err != nil {
+	// Without the flags of make, which are not how others' programs are built.
+	if err := goBuild(module, made+"/", packages, ""); err != nil {
 		return "", err
 	}
 	if err := os.Rename(made, dir); err != nil && !errors.Is(err, fs.ErrExist) { // it exists where another process was faster
@@ -138,9 +139,9 @@ func buildModule(path, packages string) (string, error) {
 	return dir, nil
 }
 
-func goBuild(module, output, packages string) error {
+func goBuild(module, output, packages, flags string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-o", output, packages)
-	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS="+flags)
 	_, err := capture(cmd, RunOnMachine)
 	return err
 }

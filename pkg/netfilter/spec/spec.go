@@ -55,7 +55,7 @@ type PortNeeds struct {
 	// Conditions4 and Conditions6 are what a connection of the family has to meet besides: words of iptables' or nft's language.
 	Conditions4, Conditions6 []string
 
-	// Inside is the name of the host's link towards the container, such as its bridge; "" or lo if there is none, and then SNAT does
+	// Inside is the name of the host's link towards the container, such as its bridge, never lo; "" if there is none, and then SNAT does
 	// nothing. InsideShared says that other attachments may be behind it too: what is set for the link stays when this one goes.
 	Inside       string
 	InsideShared bool
@@ -66,7 +66,7 @@ type PortNeeds struct {
 
 // SNATLink returns the link that SNAT is about, "" if there is no SNAT.
 func (p PortNeeds) SNATLink() string {
-	if !p.SNAT || p.Inside == "lo" { // the guard of 127.0.0.0/8 must never be for lo
+	if !p.SNAT {
 		return ""
 	}
 	return p.Inside

@@ -140,7 +140,7 @@ func linkTowards(h *netlink.Handle, m spec.PortMap) (netlink.Link, error) {
 	case err != nil:
 		return nil, fmt.Errorf("find the link to %s: %w", container, err)
 	case l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0:
-		return nil, nil // an address of the host
+		return nil, nil // an address of the host: a guard of 127.0.0.0/8 for lo would cut the host off from itself
 	}
 	return l, nil
 }
