@@ -312,6 +312,11 @@ var tapLater = append(aboutPlugin("tap", `{"type":"tap"}`), []row{
 		web := l.pod("web")
 		l.refuses(web, conf(with(tap, "ipam", pool)), "/dev/net/tun")
 	}},
+	{name: "STATUS finds an owner that no user can be", differs: noStatus, test: func(l *lab) {
+		for _, owner := range []string{"-1", "4294967295"} {
+			l.refused(l.status(conf(with(tap, "owner", owner))), owner)
+		}
+	}},
 	{name: "STATUS asks the IPAM plugin", differs: noStatus, test: func(l *lab) { l.refused(l.status(conf(with(tap, "ipam", `{"type":"host-local"}`)))) }},
 	{name: "GC gives back the addresses of attachments that are not valid", differs: noGC, test: func(l *lab) {
 		l.warm(conf(tapLan))

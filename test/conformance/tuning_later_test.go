@@ -326,6 +326,11 @@ func tuningStatus() []row {
 			l.now().unchangedBy(l.status(conf(tuning(allAttributes + "," + arpFilter))))
 		}},
 		{name: "STATUS finds a mac that is none", differs: noStatus, test: func(l *lab) { l.refused(l.status(conf(tuning(`"mac":"zz"`))), "zz") }},
+		{name: "STATUS finds an mtu and a txQLen that no link can have", differs: noStatus, test: func(l *lab) {
+			for _, keys := range []string{`"mtu":67`, `"mtu":65537`, `"txQLen":-1`, `"txQLen":2147483648`} {
+				l.refused(l.status(conf(tuning(keys))), strings.Split(keys, ":")[1])
+			}
+		}},
 		{name: "STATUS finds a sysctl outside of net", differs: noStatus, test: func(l *lab) {
 			l.refused(l.status(conf(tuning(`"sysctl":{"kernel.hostname":"x"}`))), "hostname")
 		}},
