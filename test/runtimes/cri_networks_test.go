@@ -174,6 +174,8 @@ func testCRIEdited(t *testing.T, c containerd) {
 		_, err := d.criclient("remove", other.id)
 		return err
 	})
+	// containerd does not wait for the kernel to end the pod's network namespace. Until then gc lets the pod's link live.
+	netlab.Until(t, "the end of the pod's link", func() bool { return d.run(t, "ip", "link", "show", "master", bridgeName) == "" })
 	d.gc(t)
 	d.writeFile(t, conflistFile, original)
 	d.checkSettled(t, before)

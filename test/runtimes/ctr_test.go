@@ -104,7 +104,7 @@ func (d *daemon) ctrDetached(t *testing.T, name string) container {
 			t.Errorf("ctr run --detach, task kill, task rm and container rm called %s, want %s", got, want)
 		}
 		lease := "file /var/lib/cni/networks/web/" + c.address + " "
-		if d.Snapshot(t).Lines(lease) == nil {
+		if len(d.Snapshot(t).Lines(lease)) == 0 {
 			t.Errorf("the lease of %s is gone without a DEL", c.address)
 		}
 		t.Log("ctr has removed the container without a DEL: the address is still leased; calling DEL without a namespace")

@@ -189,13 +189,17 @@ func (n *node) do(t *testing.T, fn func() error) {
 	}
 }
 
+// writeFile makes a file whole at once: containerd reads a network as soon as its file changes, and has none while that is empty.
 func (n *node) writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	n.do(t, func() error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		return os.WriteFile(path, []byte(content), 0o644)
+		if err := os.WriteFile(path+".new", []byte(content), 0o644); err != nil {
+			return err
+		}
+		return os.Rename(path+".new", path)
 	})
 }
 
