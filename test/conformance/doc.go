@@ -41,10 +41,11 @@
 // fail the row; it has to be removed with the defect. l.stopIfFailed ends a row of many cases at the first that fails. l.foreign
 // ends a row that is not about the plugins which are tested.
 //
-// A row is run by its name, with underscores for blanks; -suites reference shows whether it differs there.
+// A row is run by its name, with underscores for blanks, after links/; reference/ and -suites reference show whether it differs there.
 // make rows puts its name on the page, where it is "not yet" tried until -report or make conformance writes what comes of it:
 //
 //	go test ./test/conformance -run 'TestConformance/links/bridge/DEL_with_the_namespace_gone_removes_the_spoof_check' -v
+//	go test ./test/conformance -run 'TestConformance/reference/bridge/DEL_with_the_namespace_gone_removes_the_spoof_check' -v -args -suites reference
 //	make rows
 //	scripts/test-vm.sh uml # rows that this kernel lacks something for
 //	make test-kernels RUN='bridge/^DEL_with' # under other kernels, for docs/project/kernels.md

@@ -284,7 +284,11 @@ func (w *worker) run(t testing.TB, verb, id string) netlab.PluginResult {
 		return netlab.PluginResult{}
 	}
 	if w.random.IntN(8) == 0 {
-		time.AfterFunc(time.Duration(w.random.IntN(150))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+		after := time.Duration(w.random.IntN(150)) * time.Millisecond
+		go func() {
+			netlab.Pause(after)
+			_ = cmd.Process.Kill()
+		}()
 	}
 	_ = cmd.Wait()
 	return netlab.PluginResult{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: cmd.ProcessState.ExitCode()}

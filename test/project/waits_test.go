@@ -17,8 +17,8 @@ import (
 var tooSlow = regexp.MustCompile(`if .*(?:took|time\.Since\(\w+\)) > |\("timeout", "\d|\bping\b.*-W[ ",]+\d|\bnc -w \d|--max-time[ ",]+\d`)
 
 // waiters are functions that are told for how long to wait.
-var waiters = []string{"After", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "SetDeadline", "SetReadDeadline", "SetWriteDeadline",
-	"Ping", "DialTCP", "DialUDP", "DialSCTP", "AwaitFor"}
+var waiters = []string{"After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause",
+	"SetDeadline", "SetReadDeadline", "SetWriteDeadline", "Ping", "DialTCP", "DialUDP", "DialSCTP", "AwaitFor"}
 
 // maySay are the names of constants that say for how long a test waits: for what has to happen, and for what must not.
 var maySay = []string{"Patience", "silence"}
@@ -83,10 +83,16 @@ func limits(n ast.Node) (list []ast.Node) {
 	case *ast.GenDecl:
 		for _, s := range n.Specs {
 			v, is := s.(*ast.ValueSpec)
-			for i := 0; is && n.Tok == token.CONST && i < len(v.Values); i++ {
-				if !slices.Contains(maySay, v.Names[i].Name) {
+			for i := 0; is && i < len(v.Values); i++ {
+				if !slices.Contains(maySay, v.Names[i].Name) && (n.Tok == token.CONST || isFixed(v.Values[i])) {
 					list = append(list, v.Values[i])
 				}
+			}
+		}
+	case *ast.AssignStmt:
+		for _, value := range n.Rhs {
+			if n.Tok == token.DEFINE && isFixed(value) {
+				list = append(list, value)
 			}
 		}
 	case *ast.KeyValueExpr:
@@ -99,6 +105,19 @@ func limits(n ast.Node) (list []ast.Node) {
 		}
 	}
 	return slices.DeleteFunc(list, func(n ast.Node) bool { return !hasUnit(n) })
+}
+
+// isFixed reports whether a value is written down, as 5*time.Second is: nothing is called for it, and it is no table.
+func isFixed(value ast.Expr) bool {
+	fixed := true
+	ast.Inspect(value, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.CallExpr, *ast.CompositeLit, *ast.FuncLit:
+			fixed = false
+		}
+		return fixed
+	})
+	return fixed
 }
 
 // hasUnit reports whether something names a unit of time, as 5*time.Second does.

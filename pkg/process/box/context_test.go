@@ -41,11 +41,13 @@ func TestCallContextEndsWithTheTime(t *testing.T) {
 
 // What is derived from the context ends with it, for the same reason.
 func TestCallContextHasDescendants(t *testing.T) {
-	c, end := callContext(plugin.Add, 100*time.Millisecond)
+	patient, end := callContext(plugin.Add, netlab.Patience)
 	defer end()
-	if err := c.Err(); err != nil {
+	if err := patient.Err(); err != nil {
 		t.Fatalf("%v before the time is up", err)
 	}
+	c, end := callContext(plugin.Add, 100*time.Millisecond)
+	defer end()
 	type key struct{}
 	derived, cancel := context.WithTimeout(context.WithValue(c, key{}, "value"), netlab.Patience)
 	defer cancel()

@@ -167,8 +167,8 @@ func TestOwnRefuses(t *testing.T) {
 		"no directory": func(dir string) error {
 			return os.Symlink(t.TempDir(), dir)
 		},
-		"its mode is 0750": func(dir string) error { return os.Mkdir(dir, 0o750) },
-		"its mode is 0701": func(dir string) error { return os.Mkdir(dir, 0o701) },
+		"its mode is 0750": func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o750)) },
+		"its mode is 0701": func(dir string) error { return errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o701)) },
 		"belongs to uid 1000": func(dir string) error {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				return err

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,7 +45,7 @@ func TestLintPage(t *testing.T) {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o640); err != nil {
+	if err := errors.Join(os.WriteFile(name, []byte(text), 0o640), os.Chmod(name, 0o640)); err != nil { // whatever the umask is
 		t.Fatal(err)
 	}
 }

@@ -27,7 +27,7 @@ func Run(command *cobra.Command, args ...string) Outcome {
 // RunRoot runs cnictl.
 func RunRoot(root *cobra.Command, args ...string) Outcome {
 	var stdout, stderr bytes.Buffer
-	code := ui.Execute(root, args, &stdout, &stderr)
+	code := ui.Execute(root, append([]string{}, args...), &stdout, &stderr) // for nil cobra takes the arguments of the test itself
 	return Outcome{code, stdout.String(), stderr.String()}
 }
 
