@@ -64,7 +64,7 @@ func answerRows() (rows []row) {
 			}
 		}},
 		row{name: "ADD whose answer nobody reads is undone in spite of signals", differs: silent, test: func(l *lab) {
-			l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { sleep 2; echo "DEL ended" >>/run/calls; }`)
+			l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { ` + untilInterrupted + `; echo "DEL ended" >>/run/calls; }`)
 			l.onBridge()
 			c := l.pod("web")
 			before := l.now(c)
@@ -73,9 +73,11 @@ func answerRows() (rows []row) {
 			for _, s := range ending {
 				l.must(cmd.Process.Signal(s))
 			}
+			l.write("/run/interrupted", "")
 			_ = cmd.Wait()
 			l.same(cmd.ProcessState.String(), "exit status 1")
 			l.same(l.calls(), "ADD\nDEL\nDEL ended\n")
+			l.clear("/run/interrupted")
 			before.unchanged()
 		}},
 		row{name: "ADD under a limit of the size of files is undone, and the error is one document", differs: "leaves an empty lease", test: func(l *lab) {

@@ -62,20 +62,26 @@ var leaseFiles = []row{
 		l.same(l.read("/var/lib/cni/networks/my.net_2/10.1.2.2"), c.ID+"\r\neth0")
 	}},
 	{name: "ADD and DEL wait while another program has the directory locked", test: func(l *lab) {
-		c := l.pod("web")
+		c, other := l.pod("web"), l.pod("other")
 		for _, step := range []func() error{func() error { return c.add(leased(plainRange)) }, c.del} {
-			l.run("mkdir -p "+leaseDir, "rm -f /run/locked /run/unlocked")
-			l.host.Background(l, exec.Command("flock", leaseDir+"lock", "sh", "-c", "touch /run/locked; sleep 0.4; touch /run/unlocked"))
+			l.run("mkdir -p "+leaseDir, "rm -f /run/locked /run/interrupted")
+			l.host.Background(l, exec.Command("flock", leaseDir+"lock", "sh", "-c", "touch /run/locked; "+untilInterrupted))
 			l.eventually(func() string {
 				if len(l.files("/run/locked")) == 0 {
 					return "the directory can't be locked"
 				}
 				return ""
 			})
-			l.must(step())
-			if len(l.files("/run/unlocked")) == 0 {
+			ended := make(chan error, 1)
+			go func() { ended <- step() }()
+			for range 3 { // each of which takes as long as the step without the lock
+				l.must(other.add(leased(plainRange).called("other")), other.del())
+			}
+			if len(ended) > 0 {
 				l.Error("it did not wait")
 			}
+			l.write("/run/interrupted", "")
+			l.must(<-ended)
 		}
 	}},
 	{name: "ADD says where it can't write", test: func(l *lab) {

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// tooSlow matches what lets the speed of a machine decide a test: a limit of how long something may take, in Go or for a program that the test runs.
-var tooSlow = regexp.MustCompile(`if .*(?:took|time\.Since\(\w+\)) > |\("timeout", "\d|\bping\b.*-W[ ",]+\d|\bnc -w \d|--max-time[ ",]+\d`)
+// tooSlow matches what lets the speed of a machine decide a test: a limit of how long something may take, in Go or for a program that the test runs, and a
+// program's pause. One of less than a fifth of a second is that of a loop, and one of minutes is for what is ended.
+var tooSlow = regexp.MustCompile(`if .*(?:took|time\.Since\(\w+\)) > |\("timeout", "\d|\bping\b.*-W[ ",]+\d|\bnc -w \d|--max-time[ ",]+\d|\bsleep (0\.[2-9]|[1-9]\d?\b)`)
 
 // waiters are functions that are told for how long to wait.
 var waiters = []string{"After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause",
@@ -29,6 +30,7 @@ var mayWait = map[string]string{
 	"test/bench/":                         "benchmarks measure, and what they wait for decides nothing",
 	"test/conformance/standalone_test.go": "cni-conformance ends a stranger's plugin that never ends",
 	"test/packages/kubelet/":              "it asks a runtime again and again, and has no netlab, as a module of its own",
+	"test/systemd/main_test.go":           "its services are some that take time to start and to stop",
 }
 
 // TestWaits makes sure that tests wait for what has to happen, by netlab.Eventually, Until or Patience, and for nothing else.
@@ -36,8 +38,8 @@ func TestWaits(t *testing.T) {
 	for _, dir := range []string{"cmd", "pkg", "plugins", "scripts", "test"} {
 		err := filepath.WalkDir("../../"+dir, func(path string, _ fs.DirEntry, err error) error {
 			name := strings.TrimPrefix(path, "../../")
-			isOfTests := strings.HasSuffix(name, "_test.go") || dir == "test" && strings.HasSuffix(name, ".go")
-			if err != nil || !isOfTests || name == "test/project/waits_test.go" {
+			isGo := strings.HasSuffix(name, "_test.go") || dir == "test" && strings.HasSuffix(name, ".go")
+			if err != nil || !isGo && !strings.HasSuffix(name, ".txtar") || name == "test/project/waits_test.go" {
 				return err
 			}
 			if slices.ContainsFunc(slices.Collect(maps.Keys(mayWait)), func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
@@ -49,6 +51,9 @@ func TestWaits(t *testing.T) {
 				if tooSlow.MatchString(line) {
 					t.Errorf("%s:%d: %s", name, i+1, strings.TrimSpace(line))
 				}
+			}
+			if !isGo {
+				return nil
 			}
 			file, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
 			if err != nil {
