@@ -22,7 +22,7 @@ import (
 func script(t *testing.T, body string) (d *Delegate, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	text := "#!/bin/sh\nDIR=" + dir + "\n" + body + "\n"
+	text := "#!/bin/sh\nDIR='" + dir + "'\n" + body + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "host-local"), []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func read(t *testing.T, dir, name string) string {
 // A namespace that is gone for us stays what the runtime said it is: the
 // delegate looks itself.
 func TestExternalGetsTheRuntimesNamespace(t *testing.T) {
-	d, dir := script(t, `echo "$CNI_NETNS" > $DIR/netns`)
+	d, dir := script(t, `echo "$CNI_NETNS" > "$DIR/netns"`)
 	t.Setenv("CNI_NETNS", "/run/netns/gone")
 	r := newRequest(t, plugin.Del, dir)
 	r.Netns = ""
@@ -124,7 +124,7 @@ func TestExternalResultCannotBeUsed(t *testing.T) {
 	}
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
-			d, dir := script(t, `echo $CNI_COMMAND >> $DIR/calls; test $CNI_COMMAND = ADD || exit 0; `+body)
+			d, dir := script(t, `echo $CNI_COMMAND >> "$DIR/calls"; test $CNI_COMMAND = ADD || exit 0; `+body)
 			result, err := d.Add(context.Background(), newRequest(t, plugin.Add, dir))
 			var e *types.Error
 			if result != nil || !errors.As(err, &e) || e.Code != types.ErrDecodingFailure || !strings.Contains(e.Msg, "its result can't be used") || e.Details == "" {
@@ -177,7 +177,7 @@ func TestExternalIsCancelled(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, dir := script(t, fmt.Sprintf("test $CNI_COMMAND = ADD || exit 0; trap '%s' TERM\n: > $DIR/ready\nwhile :; do sleep 0.01; done", strings.ReplaceAll(tt.onSignal, "'", `'\''`)))
+			d, dir := script(t, fmt.Sprintf("test $CNI_COMMAND = ADD || exit 0; trap '%s' TERM\n: > \"$DIR/ready\"\nwhile :; do sleep 0.01; done", strings.ReplaceAll(tt.onSignal, "'", `'\''`)))
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			ready := filepath.Join(dir, "ready")
