@@ -62,7 +62,7 @@ test-rootless-short: setup build ## some of it, to see that it works
 
 # Tests wait, too: more packages at once than there are processors, the longest first.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -p 3 -parallel 8 -timeout 40m ./test/conformance ./test/operator ./test/agent ./test/upgrade ./test/firewall ./test/e2e ./test/multihost ./test/etcd ./test/dhcp ./test/conformance/alone ./test/ways ./test/crash ./test/netlab ./test/example
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -p 3 -parallel 8 -timeout 40m ./test/operator ./test/conformance ./test/agent ./test/upgrade ./test/firewall ./test/multihost ./test/e2e ./test/etcd ./test/dhcp ./test/conformance/alone ./test/ways ./test/crash ./test/netlab ./test/example
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml
