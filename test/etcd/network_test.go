@@ -81,6 +81,9 @@ func (h *host) must(t testing.TB, verb, id string, n network) netlab.PluginResul
 	if r.ExitCode != 0 {
 		t.Fatalf("%s of %s on %s: %s", verb, id, h.name, r)
 	}
+	if r.Stderr != "" { // such as a DEL that etcd did not carry out, and that is noted
+		t.Logf("%s of %s on %s: %s", verb, id, h.name, r)
+	}
 	return r
 }
 
