@@ -13,7 +13,7 @@ toolchain := $(shell sed -n 's/^toolchain //p' go.mod)
 export GOTOOLCHAIN ?= $(toolchain)
 release release-check: export GOTOOLCHAIN := $(toolchain)
 
-# Static, reproducible, and at a fixed address: a position-independent binary starts a fifth slower. Who builds may give GOFLAGS of their own.
+# Static, reproducible, and at a fixed address: a position-independent binary starts a fifth slower. GCFLAGS stand here too, as packagers may give GOFLAGS of their own.
 GOBUILD := go build $(GCFLAGS) -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid='
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
