@@ -48,5 +48,5 @@
 //	go test ./test/conformance -run 'TestConformance/reference/bridge/DEL_with_the_namespace_gone_removes_the_spoof_check' -v -args -suites reference
 //	make rows
 //	scripts/test-vm.sh uml # rows that this kernel lacks something for
-//	make test-kernels RUN='bridge/^DEL_with' # under other kernels, for docs/project/kernels.md
+//	make test-kernels RUN='bridge/^DEL_with' FEW=1 # under other kernels, for docs/project/kernels.md
 package conformance
