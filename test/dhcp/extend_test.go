@@ -113,8 +113,8 @@ func TestSeconds(t *testing.T) {
 	attach(t, host, network("macvlan", ipv4), "web")
 	discovers := s.got(message.discovers)
 	request := s.got(message.selects)[0]
-	if a, b := discovers[0].NumSeconds, discovers[1].NumSeconds; a != 0 || b < 1 || request.NumSeconds != b {
-		t.Errorf("two DISCOVER say %d and %d s, the REQUEST %d s; want 0, some, and the same", a, b, request.NumSeconds)
+	if a, b := discovers[0].NumSeconds, discovers[len(discovers)-1].NumSeconds; a != 0 || b < 1 || request.NumSeconds != b {
+		t.Errorf("the first and the last DISCOVER say %d and %d s, the REQUEST %d s; want 0, some, and the same", a, b, request.NumSeconds)
 	}
 }
 
