@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -170,22 +169,23 @@ func TestOptionsLeftOut(t *testing.T) {
 // TestTakenUpForNewTime has a daemon take up a lease that was extended, for its new time: the server is just asked for more.
 func TestTakenUpForNewTime(t *testing.T) {
 	t.Parallel()
+	netlab.Need(t, netlab.TimeNamespace)
 	host, outside := node(t, "macvlan")
 	s := serveScript(t, outside, func(m message, send func([]byte)) {
 		if m.extends() {
 			send(lease(m))
 		} else {
-			send(lease(m, times(1, 3, 4)))
+			send(lease(m, times(1, 50, 60)))
 		}
 	})
 	daemon := host.StartDHCPDaemon(t)
 	conflist := network("macvlan", ipv4)
 	pod, _ := attach(t, host, conflist, "web")
-	end := time.Now().Add(4 * time.Second)
-	s.awaits(t, "extended", 1, message.extends)
-	netlab.Until(t, "the first time to be over", func() bool { return time.Now().After(end) })
+	file := func() string { return host.MustRun(t, "sh", "-c", "cat /run/cni/dhcp.leases/*.json") }
+	was := file()
+	netlab.Until(t, "the new time to be noted", func() bool { return file() != was })
 	daemon.Stop(t, syscall.SIGKILL)
-	host.StartDHCPDaemon(t)
+	host.StartDHCPDaemonUnder(t, []string{"unshare", "--time", "--boottime", "1800", "--kill-child"}) // the first time is over
 	s.awaits(t, "taken up", 2, func(m message) bool { return m.extends() || m.reboots() })
 	if list := s.got(message.reboots); len(list) > 0 {
 		t.Error("the daemon takes the lease for one whose time is over")
