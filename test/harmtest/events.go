@@ -29,12 +29,15 @@ const (
 	qdisc    = "tc qdisc show dev END; tc filter show dev END ingress"
 )
 
+// completeReload is what firewall-cmd --complete-reload asks for, which gives up after 25 seconds.
+const completeReload = "dbus-send --system --print-reply --reply-timeout=600000 --dest=org.fedoraproject.FirewallD1 /org/fedoraproject/FirewallD1 org.fedoraproject.FirewallD1.completeReload"
+
 // Events are what happens to nodes.
 var Events = []Event{
 	{Harm: Harm{Name: "nft flush ruleset", Network: Limited, Host: "nft flush ruleset"}, Shows: nftables},
 	{Harm: Harm{Name: "iptables -F -t nat", Network: Old, Host: "iptables -F -t nat"}, Shows: iptables},
-	{Harm: Harm{Name: "firewall-cmd --complete-reload, nftables", Network: Guarded("firewalld"), Host: "firewall-cmd --complete-reload"}, Firewalld: "nftables", Shows: nftables + "; " + zone},
-	{Harm: Harm{Name: "firewall-cmd --complete-reload, iptables", Network: Old + `, {"type": "firewall"}`, Host: "firewall-cmd --complete-reload"}, Firewalld: "iptables", Shows: iptables + "; " + zone},
+	{Harm: Harm{Name: "firewall-cmd --complete-reload, nftables", Network: Guarded("firewalld"), Host: completeReload}, Firewalld: "nftables", Shows: nftables + "; " + zone},
+	{Harm: Harm{Name: "firewall-cmd --complete-reload, iptables", Network: Old + `, {"type": "firewall"}`, Host: completeReload}, Firewalld: "iptables", Shows: iptables + "; " + zone},
 	{Harm: Harm{Name: "gateway's address deleted", Network: Usual, Host: "ip address flush dev demo0"}, Shows: "ip -o address show dev demo0; ip -6 route show dev demo0 proto kernel"},
 	{Harm: Harm{Name: "ip addr flush in a container", Network: Usual, Inside: "ip address flush dev eth0"}, HitsOne: true, Shows: inside},
 	{Harm: Harm{Name: "ip route flush in a container", Network: Usual, Inside: "ip route flush table main; ip -6 route flush table main"}, HitsOne: true, Shows: inside},
