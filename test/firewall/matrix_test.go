@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cnibox/cnibox/test/netlab"
@@ -163,9 +164,11 @@ func (n *node) testAll(t *testing.T, paths []path) {
 					if p.name == "sctp" {
 						netlab.Need(t, netlab.SCTP)
 					}
+					var all sync.WaitGroup
 					for _, probe := range path.probes {
-						n.try(t, p, f, probe)
+						all.Go(func() { n.try(t, p, f, probe) })
 					}
+					all.Wait()
 				})
 			}
 		}
