@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -32,30 +30,27 @@ func TestGCOfOldVersion(t *testing.T) {
 // A note is all that is left once somebody else has removed every rule.
 func TestNotes(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		for _, r := range []Rules{
-			MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16", "fd00::2/64")),
-			PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80")),
-			ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: addrs("10.88.0.2")}),
-		} {
-			kind, table := r.owner.kind, r.owner.kind.table()
-			expect := func(when string, want bool) {
+		for _, name := range []string{"masquerade", "ports", "forward"} {
+			r := kinds(t, keyOf("a"))[name]
+			expect := func(want bool, left int) {
 				t.Helper()
-				must(t, n.try(func() error {
-					got, err := kind.IsNote(ctx, plugin.Held{Key: keyOf("a")})
-					if got != want {
-						t.Errorf("%s, %s: %v, want %v", kind, when, got, want)
-					}
+				is := false
+				err := n.try(func() (err error) {
+					is, err = r.owner.kind.IsNote(ctx, plugin.Held{Key: keyOf("a")})
 					return err
-				}))
+				})
+				if err != nil || is != want {
+					t.Errorf("%s, %d rules left: a note: %v, %v", name, left, is, err)
+				}
 			}
-			expect("before ADD", false)
+			expect(false, 0) // nothing is written down
 			n.add(t, r)
-			expect("after ADD", false)
-			for i, own := range missing(r.own, nil) {
-				expect(fmt.Sprint("after ", i, " rules"), false)
-				n.MustRun(t, own.family.program+"-"+n.flavour, append([]string{"-t", table}, words(own.remove())...)...)
+			own := missing(r.own, nil)
+			for i, o := range own {
+				expect(false, len(own)-i)
+				n.MustRun(t, o.family.program+"-"+n.flavour, append([]string{"-t", r.owner.kind.table()}, words(o.remove())...)...)
 			}
-			expect("after all", true)
+			expect(true, 0)
 		}
 	})
 }
