@@ -18,6 +18,7 @@ func allow(a4, a6 netip.Addr, port uint16) string {
 var listedPaths = []path{{"list", []string{
 	"outside host:8080 = web saw outside", "outside second:8080 = web saw outside", "outside host:9090 = web saw outside",
 	"host host:8080 = web saw host", "v4: host loopback:8080 = web saw gateway", "host web:80 = web saw gateway",
+	"v4: host loopback:9191 = web saw gateway", "outside host:9191 = nobody", // published on 127.0.0.1
 	"remote host:8080 = web saw gateway", // a container without a list asks for a published port
 	"web outside:8080 = outside saw host",
 	"remote outside:80 = outside saw host",
