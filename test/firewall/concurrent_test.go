@@ -26,14 +26,12 @@ func testConcurrent(t *testing.T, b backend) {
 	first, second := newCrowd(t, host, "first", 20000), newCrowd(t, host, "second", 30000)
 	before := host.Snapshot(t)
 
-	add := func(c *container) func() error { return func() error { return c.add(host, conflist) } }
-	del := func(c *container) func() error { return func() error { return c.del(host, conflist) } }
+	add := func(c *container) error { return c.add(host, conflist) }
+	del := func(c *container) error { return c.del(host, conflist) }
 	atOnce(t, each(first, add))
-	askCrowd(t, outside, first, 20000)
-	checkCrowd(t, host, conflist, first)
+	askCrowd(t, host, outside, conflist, first, 20000)
 	atOnce(t, append(each(first, del), each(second, add)...))
-	askCrowd(t, outside, second, 30000)
-	checkCrowd(t, host, conflist, second)
+	askCrowd(t, host, outside, conflist, second, 30000)
 	protocols[0].refused(t, &outside.Namespace, at(families[0].host, 20000))
 	atOnce(t, each(second, del))
 
@@ -58,38 +56,29 @@ func newCrowd(t *testing.T, host *netlab.Host, name string, base int) []*contain
 	return all
 }
 
-// sample returns the members of a crowd that are looked at.
-func sample(members []*container) []int { return []int{0, len(members) / 3, len(members) - 1} }
-
-// askCrowd asks for published ports from outside, and from inside for the way out.
-func askCrowd(t *testing.T, outside *netlab.Outside, members []*container, base int) {
+// askCrowd asks members of a crowd for published ports from outside, has them ask for the way out, and checks them.
+func askCrowd(t *testing.T, host *netlab.Host, outside *netlab.Outside, conflist string, members []*container, base int) {
 	t.Helper()
-	tcp, udp := protocols[0], protocols[1]
-	for _, i := range sample(members) {
+	for _, i := range []int{0, len(members) / 3, len(members) - 1} {
 		c := members[i]
 		for _, f := range families {
-			for n, p := range []protocol{tcp, udp} {
+			for n, p := range protocols[:2] {
 				p.serve(t, &c.Namespace, at(f.container(c), webPort))
 				p.ask(t, question{&outside.Namespace, at(f.host, uint16(base+2*i+n)), c.Name() + " saw " + f.outside.String()})
 			}
 			server := outside.ServeTCP(t, at(f.outside, 0))
-			tcp.ask(t, question{&c.Namespace, server.String(), "outside saw " + f.host.String()})
+			protocols[0].ask(t, question{&c.Namespace, server.String(), "outside saw " + f.host.String()})
+		}
+		if err := host.CheckList(conflist, c.RuntimeConf(c.caps)); err != nil {
+			t.Errorf("CHECK %s: %v", c.Name(), err)
 		}
 	}
 }
 
-func checkCrowd(t *testing.T, host *netlab.Host, conflist string, members []*container) {
-	t.Helper()
-	for _, i := range sample(members) {
-		if err := host.CheckList(conflist, members[i].RuntimeConf(members[i].caps)); err != nil {
-			t.Errorf("CHECK %s: %v", members[i].Name(), err)
-		}
-	}
-}
-
-func each(members []*container, call func(*container) func() error) (calls []func() error) {
+// each are calls for all members of a crowd.
+func each(members []*container, call func(*container) error) (calls []func() error) {
 	for _, c := range members {
-		calls = append(calls, call(c))
+		calls = append(calls, func() error { return call(c) })
 	}
 	return calls
 }

@@ -3,7 +3,6 @@ package firewall
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 	"testing"
 
 	"github.com/cnibox/cnibox/test/firewalldtest"
@@ -15,10 +14,11 @@ func allow(a4, a6 netip.Addr, port uint16) string {
 	return fmt.Sprintf(`, {"type": "egress", "allow": ["%s", "%[1]s/sctp", "%s", "%[2]s/sctp"]}`, at(a4, port), at(a6, port))
 }
 
-// listedProbes are of published ports, masquerading and the list of a container, in the words of path. Nobody else on the node changes what comes of them.
-var listedProbes = []string{
+// listedPaths are of published ports, masquerading and the list of a container, in the words of path. Nobody else on the node changes what comes of them.
+var listedPaths = []path{{"list", []string{
 	"outside host:8080 = web saw outside", "outside second:8080 = web saw outside", "outside host:9090 = web saw outside",
 	"host host:8080 = web saw host", "v4: host loopback:8080 = web saw gateway", "host web:80 = web saw gateway",
+	"v4: host loopback:9191 = web saw gateway", "outside host:9191 = nobody", // published on 127.0.0.1
 	"remote host:8080 = web saw gateway", // a container without a list asks for a published port
 	"web outside:8080 = outside saw host",
 	"remote outside:80 = outside saw host",
@@ -28,26 +28,7 @@ var listedProbes = []string{
 	"web peer:8080 = nobody", "peer web:80 = nobody", // neighbours
 	"web remote:80 = nobody", "web second:7070 = nobody", "web host:7070 = nobody", // another network, and what it has published
 	"web host:8080 = nobody", "peer host:8080 = nobody", "peer second:8080 = nobody", // what is published of the list's own network
-}
-
-// tryAtOnce tries all probes at once, by each protocol.
-func (n *node) tryAtOnce(t *testing.T, probes []string) {
-	for _, p := range protocols {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			if p.name == "sctp" {
-				netlab.Need(t, netlab.SCTP)
-			}
-			var group sync.WaitGroup
-			for _, f := range families {
-				for _, probe := range probes {
-					group.Go(func() { n.try(t, p, f, probe) })
-				}
-			}
-			group.Wait()
-		})
-	}
-}
+}}}
 
 // neighbour is a program that has rules of its own on the node.
 type neighbour struct {
@@ -157,12 +138,12 @@ func TestListed(t *testing.T) {
 					}
 				}
 			}
-			t.Run("first", func(t *testing.T) { n.tryAtOnce(t, listedProbes) })
+			t.Run("first", func(t *testing.T) { n.testAll(t, listedPaths) })
 			if w.change == nil {
 				return
 			}
 			w.change(t, n.Host)
-			t.Run("then", func(t *testing.T) { n.tryAtOnce(t, listedProbes) })
+			t.Run("then", func(t *testing.T) { n.testAll(t, listedPaths) })
 			for _, c := range []*container{n.pods["web"], n.pods["peer"]} {
 				if err := n.CheckList(conflist, c.RuntimeConf(c.caps)); err != nil {
 					t.Errorf("CHECK: %v", err)
@@ -191,12 +172,12 @@ func TestListedService(t *testing.T) {
 					service.serve(t, p, webPort)
 				}
 			}
-			n.tryAtOnce(t, []string{
+			n.testAll(t, []path{{"answers", []string{
 				"outside host:8080 = service saw",
 				"may host:8080 = service saw", "may service:80 = service saw",
 				"shut host:8080 = nobody", // it has the Service's address, which is not where the packet goes
 				"shut service:80 = nobody",
-			})
+			}}})
 		})
 	}
 }

@@ -68,15 +68,6 @@ func TestThousandsAtOnce(t *testing.T) {
 	}
 }
 
-// load attaches containers that publish thousands of ports together.
-func load(t testing.TB, host *netlab.Host, b backend) {
-	t.Helper()
-	const each = 100
-	for i := range thousands / each {
-		attach(t, host, network(b, podsBridge), fmt.Sprintf("load-%d", i), manyPorts(10000+i*each, each)...)
-	}
-}
-
 // published counts the ports that the packet filter has for a family.
 func published(t testing.TB, host *netlab.Host, b backend, f family) int {
 	t.Helper()
@@ -116,9 +107,6 @@ func one(b backend) string {
 }`, b.config)
 }
 
-// verbs are the calls for an attachment, in the order of its life.
-var verbs = []string{"ADD", "CHECK", "DEL"}
-
 // oneBridged is the part of the bridge in such an attachment.
 func oneBridged(b backend, prevResult string) string {
 	if prevResult == "" {
@@ -144,7 +132,10 @@ func TestFlat(t *testing.T) {
 		// Of a node with no connection at all, the stale ones are not looked for.
 		host.MustRun(t, "conntrack", "-I", "-p", "udp", "-s", "192.0.2.9", "-d", "192.0.2.10", "--sport", "9", "--dport", "9", "-t", "600")
 	}
-	load(t, full, b)
+	const each = 100
+	for i := range thousands / each {
+		attach(t, full, network(b, podsBridge), fmt.Sprintf("load-%d", i), manyPorts(10000+i*each, each)...)
+	}
 	for _, f := range families {
 		if got := published(t, full, b, f); got != thousands {
 			t.Errorf("%s: %d ports are published, want %d", f.name, got, thousands)
@@ -176,7 +167,7 @@ func trace(t *testing.T, b backend, host *netlab.Host, pod *netlab.Pod) map[stri
 	t.Helper()
 	result := "" // of the bridge
 	calls := map[string][]string{}
-	for _, verb := range verbs {
+	for _, verb := range []string{"ADD", "CHECK", "DEL"} {
 		for _, plugin := range []string{"bridge", "portmap"} {
 			config := one(b)
 			if plugin == "bridge" {

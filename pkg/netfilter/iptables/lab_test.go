@@ -126,7 +126,7 @@ func (n *node) rules(t testing.TB, f *family, table string) string {
 	var lines []string
 	for line := range strings.Lines(n.MustRun(t, f.program+"-"+n.flavour+"-save", "-t", table)) {
 		switch {
-		case strings.HasPrefix(line, ":CNI-"), strings.HasPrefix(line, ":KUBE-"), strings.HasPrefix(line, ":DOCKER"):
+		case strings.HasPrefix(line, ":CNI-"), strings.HasPrefix(line, ":KUBE-"):
 			lines = append(lines, strings.Fields(line)[0]+"\n")
 		case strings.HasPrefix(line, "-A "):
 			lines = append(lines, line)

@@ -70,7 +70,7 @@ func (k Kind) IsNote(ctx context.Context, h plugin.Held) (bool, error) {
 	}
 	owned = filter(owned, func(r rule) bool { return r.owner == o })
 	for _, f := range families() {
-		own := ofFamily(f, owned)
+		own := missing(ofFamily(f, owned), nil) // two addresses have rules in common
 		if len(own) == 0 {
 			continue
 		}

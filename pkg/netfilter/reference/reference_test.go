@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netfiltertest"
@@ -33,16 +35,33 @@ func request(text string) *plugin.Request {
 	return &plugin.Request{Key: key(text), Results: cacheDir}
 }
 
-// valid is a GC of a network.
-func valid(network string, attachments ...string) *plugin.Request {
-	r := &plugin.Request{Key: plugin.Key{Network: network}, Results: cacheDir}
-	for _, a := range attachments {
-		r.Valid = append(r.Valid, key(a))
-	}
-	return r
+// store is what the reference plugins have for a request.
+type store interface {
+	plugin.Store
+	Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error
 }
 
-var prefixes = netfiltertest.Prefixes
+func masquerade(r *plugin.Request) store { return MasqueradeRules{r} }
+func ports(r *plugin.Request) store      { return PortRules{r} }
+func spoofCheck(r *plugin.Request) store { return SpoofChains{r} }
+
+// del is a DEL of an attachment that had these addresses, if they are known.
+func del(of func(*plugin.Request) store, attachment string, addrs ...string) func(*nft.Conn) error {
+	return func(c *nft.Conn) error {
+		return of(request(attachment)).Del(ctx, c, netfiltertest.Prefixes(addrs...))
+	}
+}
+
+// gc is a GC of a network.
+func gc(of func(*plugin.Request) store, network string, valid ...string) func(*nft.Conn) error {
+	return func(*nft.Conn) error {
+		r := &plugin.Request{Key: plugin.Key{Network: network}, Results: cacheDir}
+		for _, a := range valid {
+			r.Valid = append(r.Valid, key(a))
+		}
+		return held.GC(ctx, r, of(r))
+	}
+}
 
 // masqueraded is the reference's table with an address for each attachment.
 func masqueraded(attachments ...string) string {
@@ -66,7 +85,8 @@ func masqueraded(attachments ...string) string {
 			ip6 daddr ff00::/8 return
 			goto masq_checks
 		}
-	}`
+	}
+`
 }
 
 // published is the reference's tables of both families, with the same ports of
@@ -112,23 +132,33 @@ func published(containers ...string) string {
 	return text.String()
 }
 
-// cached puts an entry in libcni's cache for each attachment.
-func cached(t testing.TB, attachments ...string) {
-	t.Helper()
-	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
-		t.Fatal(err)
+// spoofChecked is the reference's table with a check of each "container-interface".
+func spoofChecked(names ...string) string {
+	var chains, jumps strings.Builder
+	for i, name := range names {
+		if name == "" {
+			continue // whose link nobody has
+		}
+		comment := `comment "macspoofchk-` + name + `"`
+		fmt.Fprintf(&chains, "chain cni-br-iface-%[1]s-mac { ether saddr 02:00:00:00:00:01 return %[2]s\ndrop %[2]s\n}\n", name, comment)
+		fmt.Fprintf(&chains, "chain cni-br-iface-%[1]s { jump cni-br-iface-%[1]s-mac %[2]s\n}\n", name, comment)
+		fmt.Fprintf(&jumps, "iifname \"veth%d\" jump cni-br-iface-%s %s\n", i, name, comment)
 	}
-	for _, a := range attachments {
-		k := key(a)
-		entry := fmt.Sprintf(`{"kind":"cniCacheV1","containerId":%q,"ifName":%q,"networkName":%q,"result":{}}`, k.ContainerID, k.IfName, k.Network)
-		write(t, strings.ReplaceAll(a, "/", "-"), entry)
-	}
+	return "table bridge nat {\n" + chains.String() + "chain PREROUTING {\ntype filter hook prerouting priority -300; policy accept;\n" + jumps.String() + "}\n}\n"
 }
 
-func write(t testing.TB, name, text string) {
+// cached puts an entry in libcni's cache for each attachment. What is none is the text of an entry that can't be read, and may be about anything.
+func cached(t testing.TB, attachments []string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(cacheDir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	must(t, os.MkdirAll(cacheDir, 0o700))
+	for _, a := range attachments {
+		name, entry := "b-1-eth0", a
+		if strings.Count(a, "/") == 2 {
+			k := key(a)
+			name = strings.ReplaceAll(a, "/", "-")
+			entry = fmt.Sprintf(`{"kind":"cniCacheV1","containerId":%q,"ifName":%q,"networkName":%q,"result":{}}`, k.ContainerID, k.IfName, k.Network)
+		}
+		must(t, os.WriteFile(filepath.Join(cacheDir, name), []byte(entry), 0o600))
 	}
 }
 
@@ -149,15 +179,6 @@ func same(t testing.TB, h *netlab.Host, text string) {
 	if diff := expected.Snapshot(t).Diff(h.Snapshot(t), "file", "mount"); diff != "" {
 		t.Errorf("not as expected:\n%s", diff)
 	}
-}
-
-// conn returns a connection of the calling thread's.
-func conn(t testing.TB) *nft.Conn {
-	t.Helper()
-	c, err := nft.Open()
-	must(t, err)
-	t.Cleanup(c.Close)
-	return c
 }
 
 func must(t testing.TB, err error) {
@@ -181,26 +202,83 @@ func on(t testing.TB, h *netlab.Host, do func(*nft.Conn) error) error {
 	return err
 }
 
-// TestForeignThingsStay checks that a table with anything of an administrator's in it
-// is not removed.
-func TestForeignThingsStay(t *testing.T) {
+// TestRemove takes away what is an attachment's, or what nobody valid has, and nothing else. DEL of one and GC of all are in test/upgrade.
+func TestRemove(t *testing.T) {
 	t.Parallel()
-	const own = "net/cid/eth0"
-	for name, foreign := range map[string]string{
-		"a chain":            "table inet cni_plugins_masquerade { chain mine { }\n}",
-		"a rule":             "table inet cni_plugins_masquerade { chain masq_checks { ip saddr 10.1.1.1 masquerade; }\n}",
-		"a rule with a name": "table inet cni_plugins_masquerade { chain masq_checks { ip saddr 10.1.1.1 masquerade comment mine; }\n}",
+	const (
+		own           = "a/1/eth0"
+		long          = "a/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-whose-comment-is-cut/eth0"
+		v4, v6        = "10.88.0.2/24", "fd00::2/64"
+		notMasquerade = "table inet cni_plugins_masquerade {\nchain mine { }\nchain masq_checks { ip saddr 10.1.1.1 masquerade; ip saddr 10.1.1.2 masquerade comment mine; }\n}\n"
+		onePort       = "table ip cni_hostport { chain hostports { tcp dport 80 dnat to 10.88.0.2:80 comment \"1\"; }\n}\n"
+		noPort        = "table ip cni_hostport { chain hostports { }\n}\n"
+		notPorts      = "table ip cni_hostport { chain hostports { tcp dport 81 accept comment \"1\"; tcp dport 82 dnat to 10.88.0.2:80; }\n}\n"
+		again         = "table bridge nat { chain PREROUTING { iifname \"veth0\" jump cni-br-iface-1-eth0; }\n}\n" // of a second ADD
+		notSpoofCheck = "table bridge nat {\nset other { type ether_addr; }\nchain other { }\nchain PREROUTING { type filter hook prerouting priority -300; policy drop; counter; }\n}\n"
+	)
+	for _, tt := range []struct {
+		name, before string
+		cache        []string // nil: there is none
+		call         func(*nft.Conn) error
+		then         string
+	}{
+		{"masquerading of one of several", masqueraded(own, "a/1/eth1", "a/2/eth0", "b/1/eth0"), nil, del(masquerade, own), masqueraded("", "a/1/eth1", "a/2/eth0", "b/1/eth0")},
+		{"masquerading of a long name", masqueraded(long), nil, del(masquerade, long), masqueraded()},
+		{"masquerading beside somebody else's", masqueraded(own) + notMasquerade, nil, del(masquerade, own), masqueraded() + notMasquerade},
+		{"GC of masquerading", masqueraded(own, "a/2/eth0", long, "b/1/eth0"), nil, gc(masquerade, "a", own, "a/2/eth1", long), masqueraded(own, "", long, "b/1/eth0")},
+
+		{"ports of another attachment", published("1=2", "1=3"), nil, del(ports, own, v4, v6), published("1=3")},
+		{"ports of another container", published("2=2", "1=3"), nil, del(ports, own, v4, v6), published("2=2", "1=3")},
+		{"ports without tables of IPv6 and masquerading", onePort, nil, del(ports, own, v4), noPort},
+		{"ports, addresses not known, own entry", published("1=2", "2=3"), []string{own, "a/2/eth0"}, del(ports, own), published("2=3")},
+		{"ports, addresses not known, no entry", published("1=2", "2=3"), []string{"b/2/eth0"}, del(ports, own), published("2=3")},
+		{"ports, addresses not known, no cache", published("1=2", "2=3"), nil, del(ports, own), published("2=3")},
+		{"ports, addresses not known, another network", published("1=2"), []string{own, "b/1/eth0"}, del(ports, own), published("1=2")},
+		{"ports, addresses not known, another interface", published("1=2"), []string{own, "a/1/eth1"}, del(ports, own), published("1=2")},
+		{"ports, addresses not known, a name that looks like it", published("1=2"), []string{"a-1-b/3/eth0"}, del(ports, own), published()},
+		{"ports, addresses not known, a torn entry", published("1=2"), []string{`{"kind":"cniC`}, del(ports, own), published("1=2")},
+		{"ports, addresses not known, an old entry", published("1=2"), []string{`{"cniVersion":"0.4.0"}`}, del(ports, own), published("1=2")},
+		{"ports, addresses not known, an empty entry", published("1=2"), []string{""}, del(ports, own), published("1=2")},
+		{"GC of ports", published("1=2", "2=3"), []string{}, gc(ports, "a", "a/2/eth0"), published("2=3")},
+		{"GC of ports of a container of another network", published("1=2", "2=3"), []string{"b/1/eth0"}, gc(ports, "a"), published("1=2")},
+		{"GC of ports without a cache", published("1=2"), nil, gc(ports, "a"), published("1=2")},
+		{"GC of ports beside somebody else's", published("1=2") + notPorts, []string{}, gc(ports, "a"), published() + notPorts},
+
+		{"spoof check of one of two", spoofChecked("1-eth0", "2-eth0") + again, nil, del(spoofCheck, own), spoofChecked("", "2-eth0")},
+		{"spoof check beside somebody else's", spoofChecked("1-eth0") + notSpoofCheck, nil, del(spoofCheck, own), spoofChecked() + notSpoofCheck},
+		{"no spoof check", "table bridge nat { }", nil, del(spoofCheck, own), "table bridge nat { }"},
+		{"GC of spoof checks", spoofChecked("1-eth0", "b-c-eth0", "gone-eth0"), []string{"other/b-c/eth1"}, gc(spoofCheck, "a", own), spoofChecked("1-eth0", "b-c-eth0")},
+		{"GC of spoof checks without a cache", spoofChecked("1-eth0"), nil, gc(spoofCheck, "a"), spoofChecked("1-eth0")},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
-			load(t, h, masqueraded(own)+"\n"+foreign)
-			if err := on(t, h, func(c *nft.Conn) error { return MasqueradeRules{request(own)}.Del(ctx, c, nil) }); err != nil {
-				t.Error(err)
-			}
-			same(t, h, masqueraded()+"\n"+foreign)
+			load(t, h, tt.before)
+			must(t, on(t, h, func(c *nft.Conn) error {
+				if tt.cache != nil {
+					cached(t, tt.cache)
+				}
+				return tt.call(c)
+			}))
+			same(t, h, tt.then)
 		})
 	}
+}
+
+func TestConcurrentDel(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	var all []string
+	for i := range 64 {
+		all = append(all, fmt.Sprintf("a/%d/eth0", i))
+	}
+	load(t, h, masqueraded(all...))
+	var wg sync.WaitGroup
+	for _, a := range all {
+		wg.Go(func() { must(t, on(t, h, del(masquerade, a))) })
+	}
+	wg.Wait()
+	same(t, h, masqueraded())
 }
 
 func TestCancelled(t *testing.T) {

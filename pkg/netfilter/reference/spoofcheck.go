@@ -39,15 +39,10 @@ func (SpoofChains) ownerIn(r *nftables.Rule) string {
 // firstChain is the first of an attachment's two.
 func firstChain(k plugin.Key) string { return spoofCheckPrefix + k.ContainerID + "-" + k.IfName }
 
-// IsThere reports whether the attachment has a spoof check.
-func (s SpoofChains) IsThere(c *nft.Conn, key plugin.Key) bool {
-	there, err := c.HasChains(s.Tables()[0], firstChain(key))
-	return err == nil && there[0]
-}
-
 // LeadsTo reports whether the attachment has a spoof check: it is for all addresses.
 func (s SpoofChains) LeadsTo(_ context.Context, c *nft.Conn, _ []netip.Prefix) (bool, error) {
-	return s.IsThere(c, s.Key), nil
+	there, err := c.HasChains(s.Tables()[0], firstChain(s.Key))
+	return err == nil && there[0], nil
 }
 
 // Del removes what the attachment has.
