@@ -1,4 +1,4 @@
-// Package firewall sends real packets along every path to published ports and of masqueraded packets, for each way the rules can be kept in:
+// Package firewall sends real packets along every path that traffic of a container takes, for each way the rules can be kept in:
 // nftables, and iptables of both flavours. It also loads a node with attachments, many at once and thousands of ports.
 //
 // The tests drive the built binaries through libcni, in nodes made of namespaces. TestMatrix has a subtest for each path, backend,
@@ -13,8 +13,9 @@
 //
 //	go test ./test/firewall -run TestMatrix -args -plugins=reference
 //
-// Version 1.9.1 passes all paths with iptables. With nftables it can't promise that Services win, takes [::1] from the host, and lets
-// pods of one bridge reach each other through the host only behind br_netfilter, with the client's own address.
+// Version 1.9.1 passes all paths with iptables. With nftables it can't promise that Services win, takes [::1] from the host, lets
+// pods of one bridge reach each other through the host only behind br_netfilter, with the client's own address, and leaves
+// published ports of a node that drops to the administrator.
 //
 // # Other kernels
 //

@@ -10,13 +10,13 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// TestMatrix sends packets along every path to published ports, and of those that are masqueraded or not, for each backend, protocol and
-// family. What firewall lets pass and stops is in the rows of test/conformance.
+// TestMatrix sends packets along every path of each kind (masquerading, published
+// ports, forwarding, the spoof check), for each backend, protocol and family.
 func TestMatrix(t *testing.T) {
 	for _, b := range backends {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
-			for name, test := range map[string]func(*testing.T, backend){"routed": testRouted, "bridged": testBridged} {
+			for name, test := range map[string]func(*testing.T, backend){"routed": testRouted, "bridged": testBridged, "closed": testClosed} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					test(t, b)
@@ -75,6 +75,22 @@ var paths = []path{
 	}},
 }
 
+// closedPaths are what firewall lets through a node that drops what it is to
+// forward, and what it and the spoof check stop.
+var closedPaths = []path{
+	{"forwarding from a container to the outside", []string{"web outside:8080 = outside saw host"}},
+	{"forwarding from the outside to a container", []string{"outside web:80 = nobody"}},
+	{"forwarding from the host to a container", []string{"host web:80 = web saw gateway"}},
+	{"forwarding to a published port", []string{
+		"nftables: outside host:8080 = web saw outside",
+		"iptables: outside host:8080 = nobody", // it is up to the administrator's chain
+	}},
+	{"forwarding within a protected bridge", []string{"peer web:80 = web saw peer"}},
+	{"forwarding from one protected bridge to another", []string{"remote web:80 = nobody", "web remote:80 = nobody"}},
+	{"spoof check of a container with its own MAC address", []string{"peer gateway:80 = host saw peer"}},
+	{"spoof check of a container with another one", []string{"forger gateway:80 = nobody", "forger peer:8080 = nobody"}},
+}
+
 func testRouted(t *testing.T, b backend) { testPaths(t, newNode(t, b, false), false) }
 
 // testBridged has the packet filter see packets that cross a bridge, as it does on
@@ -90,8 +106,33 @@ func testPaths(t *testing.T, n *node, hairpin bool) {
 	n.testAll(t, paths)
 }
 
+// testClosed has a node that drops what it is to forward, as Docker makes it, and
+// networks that firewall lets through and keeps apart.
+func testClosed(t *testing.T, b backend) {
+	n := newNode(t, b, false)
+	for _, f := range families {
+		program := f.iptables
+		if b.flavour != "" {
+			program += "-" + b.flavour
+		}
+		n.MustRun(t, program, "-P", "FORWARD", "DROP")
+	}
+	pods, other := podsBridge, otherBridge
+	pods.guarded, other.guarded = true, true
+	n.attach(t, network(b, pods))
+	remote, forger := attach(t, n.Host, network(b, other), "remote"), attach(t, n.Host, network(b, pods), "forger")
+	n.pods["remote"], n.pods["forger"] = remote, forger
+	forger.MustRun(t, "ip", "link", "set", "eth0", "address", "02:66:66:66:66:66")
+	for _, p := range protocols {
+		if p.available(t) {
+			remote.serve(t, p, webPort)
+		}
+	}
+	n.testAll(t, closedPaths)
+}
+
 // node is a host with containers, by their names: web, which publishes ports, and
-// those that ask for them: peer on the same bridge, remote on another.
+// those that ask for them: peer and forger on the same bridge, remote on another.
 type node struct {
 	*netlab.Host
 	backend backend

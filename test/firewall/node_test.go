@@ -51,6 +51,7 @@ func at(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).S
 type bridgeKeys struct {
 	bridge, subnet4, subnet6 string
 	hairpin                  bool
+	guarded                  bool   // against forged MAC addresses, and by the plugin firewall
 	behind                   string // more plugins, each behind a comma
 }
 
@@ -62,14 +63,18 @@ var (
 // network returns the conflist of a dual-stack network that is masqueraded and
 // publishes ports, all with one backend.
 func network(b backend, k bridgeKeys) string {
+	firewall := ""
+	if k.guarded {
+		firewall = fmt.Sprintf(`, {"type": "firewall", "backend": "%s", "ingressPolicy": "same-bridge"}`, b.config)
+	}
 	return fmt.Sprintf(`{
   "cniVersion": "1.0.0", "name": "net-%[1]s",
   "plugins": [
-    {"type": "bridge", "bridge": "%[1]s", "isDefaultGateway": true, "hairpinMode": %[2]v, "ipMasq": true, "ipMasqBackend": "%[3]s",
+    {"type": "bridge", "bridge": "%[1]s", "isDefaultGateway": true, "hairpinMode": %[2]v, "macspoofchk": %[6]v, "ipMasq": true, "ipMasqBackend": "%[3]s",
      "ipam": {"type": "host-local", "ranges": [[{"subnet": "%[4]s"}], [{"subnet": "%[5]s"}]]}},
-    {"type": "portmap", "backend": "%[3]s", "capabilities": {"portMappings": true}}%[6]s
+    {"type": "portmap", "backend": "%[3]s", "capabilities": {"portMappings": true}}%[7]s%[8]s
   ]
-}`, k.bridge, k.hairpin, b.config, k.subnet4, k.subnet6, k.behind)
+}`, k.bridge, k.hairpin, b.config, k.subnet4, k.subnet6, k.guarded, firewall, k.behind)
 }
 
 // newHost returns a host on which the plugins are.
