@@ -261,6 +261,7 @@ func firewallStatus() (rows []row) {
 	for _, c := range []struct{ name, key, value string }{
 		{"a backend that there is not", "backend", `"ebtables"`},
 		{"a policy that there is not", "ingressPolicy", `"closed"`},
+		{"a name of a chain with a blank", "iptablesAdminChainName", `"no chain"`},
 		{"that firewalld does not run", "backend", `"firewalld"`},
 	} {
 		rows = append(rows, row{name: "STATUS finds " + c.name, differs: noStatus, test: func(l *lab) {

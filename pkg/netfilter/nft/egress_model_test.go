@@ -130,17 +130,7 @@ func TestEgressModel(t *testing.T) {
 	}
 	var mu sync.Mutex
 	arrived := map[uint32]bool{}
-	socket := func(n *netlab.Pod) (c *packet.Conn) {
-		n.Do(func() {
-			i, err := net.InterfaceByName("eth0")
-			must(t, err)
-			c, err = packet.Listen(i, packet.Raw, unix.ETH_P_ALL, nil)
-			must(t, err)
-		})
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	seen, from := socket(out), socket(evil)
+	seen, from := out.PacketSocket(t, "eth0"), evil.PacketSocket(t, "eth0")
 	go func() {
 		for b := make([]byte, 2048); ; {
 			n, _, err := seen.ReadFrom(b)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -41,31 +42,20 @@ func TestEgressSaveAndLoad(t *testing.T) {
 		listed(t, 3, "none", "169.254.169.254 fd00::/16"), listed(t, 4, "none", "none"), listed(t, 5, " ", "255.255.255.255"),
 	}
 	all[2].OnBridge, all[3].Lists.NoNode = false, true
-	check := func() {
+	each := func(do func(plugin.Key, Wants) error) {
 		t.Helper()
-		for i, n := range all {
-			must(t, c.Check(keyOf(fmt.Sprint(i)), ToJudge(n)))
-			must(t, c.Check(keyOf(fmt.Sprint(i)), ToGuardPort(n)))
-		}
-	}
-	h.Do(func() {
-		for i, n := range all {
-			must(t, c.Add(ctx, keyOf(fmt.Sprint(i)), ToJudge(n)))
-			must(t, c.Add(ctx, keyOf(fmt.Sprint(i)), ToGuardPort(n)))
-		}
-		check()
-	})
-	saved := h.MustRun(t, "nft", "-s", "list", "ruleset")
-	restore(t, h, saved)
-	h.Do(check)
-	for i := range all {
 		h.Do(func() {
-			_, err := c.Del(ctx, keyOf(fmt.Sprint(i)), Judging)
-			must(t, err)
-			_, err = c.Del(ctx, keyOf(fmt.Sprint(i)), GuardingPorts)
-			must(t, err)
+			for i, n := range all {
+				must(t, do(keyOf(fmt.Sprint(i)), ToJudge(n)))
+				must(t, do(keyOf(fmt.Sprint(i)), ToGuardPort(n)))
+			}
 		})
 	}
+	each(func(key plugin.Key, w Wants) error { return c.Add(ctx, key, w) })
+	each(c.Check)
+	restore(t, h, h.MustRun(t, "nft", "-s", "list", "ruleset"))
+	each(c.Check)
+	each(func(key plugin.Key, w Wants) error { _, err := c.Del(ctx, key, w.Purpose); return err })
 	if left := h.MustRun(t, "nft", "list", "ruleset"); strings.Contains(left, "chain list_") || strings.Contains(left, "interval") {
 		t.Errorf("after the last DEL:\n%s", left)
 	}
