@@ -87,6 +87,7 @@ func firewallDel() (rows []row) {
 			c.network = l.guarded()
 			before := l.now()
 			l.must(c.firewall("DEL"))
+			l.noLegacyTables()
 			l.same(before.changed(), "")
 		}},
 		row{name: "after DEL the container's packets are dropped again", backends: true, test: func(l *lab) {

@@ -408,6 +408,7 @@ func portmapInvalidRows() (rows []row) {
 		{"conditions that nft does not know", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip","daddrr","192.0.2.1"]`}, "daddrr", ""},
 		{"conditions with a zero byte", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip daddr 192.0.2.1\u0000"]`}, "conditionsV4", "it gives nft what is before it"},
 		{"conditions with another command of nft", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip daddr 192.0.2.1; delete table inet x"]`}, "delete table", ""},
+		{"conditions with a comment of nft", "", []string{"backend", `"nftables"`, "conditionsV4", `["accept #"]`}, "conditionsV4", "it gives nft all of it, and the port is not published"},
 		{"conditions that iptables does not know", "", []string{"conditionsV4", `["--daddrr","192.0.2.1"]`}, "daddrr", noticedLate},
 		{"conditions that are no list", "", []string{"conditionsV4", `"-d 192.0.2.1"`}, "conditionsV4", ""},
 	} {

@@ -42,7 +42,7 @@ func TestEgressSaveAndLoad(t *testing.T) {
 		listed(t, 3, "none", "169.254.169.254 fd00::/16"), listed(t, 4, "none", "none"), listed(t, 5, " ", "255.255.255.255"),
 	}
 	all[2].OnBridge, all[3].Lists.NoNode = false, true
-	each := func(do func(plugin.Key, Wants) error) {
+	every := func(do func(plugin.Key, Wants) error) {
 		t.Helper()
 		h.Do(func() {
 			for i, n := range all {
@@ -51,14 +51,24 @@ func TestEgressSaveAndLoad(t *testing.T) {
 			}
 		})
 	}
-	each(func(key plugin.Key, w Wants) error { return c.Add(ctx, key, w) })
-	each(c.Check)
+	every(func(key plugin.Key, w Wants) error { return c.Add(ctx, key, w) })
+	every(c.Check)
 	restore(t, h, h.MustRun(t, "nft", "-s", "list", "ruleset"))
-	each(c.Check)
-	each(func(key plugin.Key, w Wants) error { _, err := c.Del(ctx, key, w.Purpose); return err })
+	every(c.Check)
+	every(func(key plugin.Key, w Wants) error { _, err := c.Del(ctx, key, w.Purpose); return err })
 	if left := h.MustRun(t, "nft", "list", "ruleset"); strings.Contains(left, "chain list_") || strings.Contains(left, "interval") {
 		t.Errorf("after the last DEL:\n%s", left)
 	}
+}
+
+// each does something with all that a container wants.
+func each(h *netlab.Host, all []Wants, do func(plugin.Key, Wants) error) (err error) {
+	h.Do(func() {
+		for _, w := range all {
+			err = errors.Join(err, do(keyOf("web"), w))
+		}
+	})
+	return err
 }
 
 // TestEgressRulesOfOthers has CHECK see each rule in the tables of lists, and each element of a list's sets, that ADD did not make, and a repair take it
@@ -70,19 +80,8 @@ func TestEgressRulesOfOthers(t *testing.T) {
 	n := listed(t, 2, "10.88.0.0/24:80-90 10.88.0.7 api.example:443", "10.88.0.9")
 	n.Resolvers = []netip.AddrPort{netip.MustParseAddrPort("10.88.0.1:305")}
 	all := []Wants{ToJudge(n), ToGuardPort(n)}
-	check := func() (errs error) {
-		h.Do(func() {
-			for _, w := range all {
-				errs = errors.Join(errs, c.Check(keyOf("web"), w))
-			}
-		})
-		return errs
-	}
-	h.Do(func() {
-		for _, w := range all {
-			must(t, c.Add(ctx, keyOf("web"), w))
-		}
-	})
+	check := func() error { return each(h, all, c.Check) }
+	must(t, each(h, all, func(key plugin.Key, w Wants) error { return c.Add(ctx, key, w) }))
 	h.MustRun(t, "nft", "add", "element", "inet", "cnibox-egress", listSet(nameSet(0, &ipv4), all[0].List()), `{ 192.0.2.7 timeout 1h comment "api.example" }`)
 	must(t, check())
 	lists := func() string { return canonical(h.MustRun(t, "nft", "-s", "list", "ruleset")) }
@@ -114,11 +113,7 @@ func TestEgressRulesOfOthers(t *testing.T) {
 		if err := check(); err == nil || !strings.Contains(err.Error(), "besides") {
 			t.Errorf("%s: CHECK says %v", command, err)
 		}
-		h.Do(func() {
-			for _, w := range all {
-				must(t, c.Repair(ctx, keyOf("web"), w))
-			}
-		})
+		must(t, each(h, all, func(key plugin.Key, w Wants) error { return c.Repair(ctx, key, w) }))
 		if err := check(); err != nil {
 			t.Errorf("%s: after the repair: %v", command, err)
 		}

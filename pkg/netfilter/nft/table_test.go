@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
@@ -133,45 +132,6 @@ func TestCollision(t *testing.T) {
 	_, err = table.release(second)
 	must(t, err)
 	must(t, c.Check(keyOf("a"), wants))
-}
-
-// TestConditions has CHECK miss rules of an attachment's own, and tell one list of words from another. No text is a comment that ends a rule.
-func TestConditions(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	c := open(t, h)
-	web := behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80", "tcp/8080=[fd00:1::2]:80", "tcp/192.0.2.1:9000=10.1.0.2:80"))
-	web.Conditions4, web.Conditions6 = []string{"ip", "saddr", "!=", "{ 192.0.2.254 }"}, []string{"ip6 saddr != 2001:db8:2::254"}
-	changed, other := web, web
-	changed.Conditions4, other.Conditions4 = []string{"ip saddr 10.0.0.0/8"}, []string{"accept #"}
-	h.Do(func() {
-		for range 2 {
-			must(t, c.Add(ctx, keyOf("web"), ToPublish(web)))
-		}
-		must(t, c.Check(keyOf("web"), ToPublish(web)))
-		if err := c.Check(keyOf("web"), ToPublish(changed)); err == nil {
-			t.Error("CHECK takes other conditions for the same")
-		}
-		if err := c.Add(ctx, keyOf("other"), ToPublish(other)); plugin.AsError(err).Code != types.ErrInvalidNetworkConfig {
-			t.Errorf("%s: %v", other.Conditions4, err)
-		}
-		h.MustRun(t, "nft", "flush", "chain", "inet", hostTable.Name, chainOptions)
-		if err := c.Check(keyOf("web"), ToPublish(web)); err == nil || !strings.Contains(err.Error(), "of its own 8 rules") {
-			t.Errorf("CHECK of flushed options: %v", err)
-		}
-		if got := delPorts(t, c, keyOf("web")); len(got) != 3 {
-			t.Errorf("DEL: %v", got)
-		}
-	})
-}
-
-func sortedLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(strings.TrimSpace(lines[i]), ",")
-	}
-	return strings.Join(sorted(lines), "\n")
 }
 
 // TestProtectionOfLongNames has what protects a bridge stay as long as somebody wants it. Names that are cut do not say who does.
