@@ -20,8 +20,6 @@ func together(t *testing.T, h *netlab.Host) (*Conn, *Batch) {
 	return c, batch
 }
 
-var inOrder = map[plugin.Key]int{keyOf("first"): 1, keyOf("second"): 2, keyOf("third"): 3}
-
 // TestBatch has several attachments get back what a flush took from all, in one transaction for each table.
 func TestBatch(t *testing.T) {
 	t.Parallel()
@@ -63,7 +61,9 @@ func TestBatch(t *testing.T) {
 	if text := h.MustRun(t, "nft", "list", "ruleset"); text != "" {
 		t.Errorf("before Commit:\n%s", text)
 	}
-	changes := monitored(t, h, func() { h.Do(func() { must(t, batch.Commit(ctx, inOrder)) }) })
+	changes := monitored(t, h, func() {
+		h.Do(func() { must(t, batch.Commit(ctx, map[plugin.Key]int{keyOf("first"): 1, keyOf("second"): 2})) })
+	})
 	if n := strings.Count(changes, "# new generation") - strings.Count(changes, "(nft)"); n > 4 { // a table is made, then filled
 		t.Errorf("%d transactions:\n%s", n, changes)
 	}
@@ -75,39 +75,6 @@ func TestBatch(t *testing.T) {
 			must(t, open(t, h).Check(a.key, a.wants))
 		}
 	})
-}
-
-// TestBatchLeavesOut has nothing put back for whom another attachment is in the way: of those in the batch the first one has it.
-func TestBatchLeavesOut(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	plain := open(t, h)
-	c, batch := together(t, h)
-	ports := func(list ...string) Wants { return ToPublish(behind("cni0", portMaps(t, list...))) }
-	h.Do(func() {
-		must(t, plain.Add(ctx, keyOf("late"), ports("tcp/8080=10.88.0.9:80")))
-		must(t, c.Repair(ctx, keyOf("third"), ports("tcp/8081=10.88.0.4:80", "tcp/8083=10.88.0.4:80")))
-		must(t, c.Repair(ctx, keyOf("second"), ports("tcp/8081=10.88.0.3:80")))
-		must(t, c.Repair(ctx, keyOf("first"), ports("tcp/8080=10.88.0.2:80", "tcp/8082=10.88.0.2:80")))
-		must(t, batch.Commit(ctx, inOrder))
-		must(t, plain.Check(keyOf("late"), ports("tcp/8080=10.88.0.9:80")))
-		must(t, plain.Check(keyOf("second"), ports("tcp/8081=10.88.0.3:80")))
-		for _, left := range []struct {
-			key, by string
-			wants   Wants
-		}{
-			{"first", "net/late/eth0", ports("tcp/8080=10.88.0.2:80", "tcp/8082=10.88.0.2:80")},
-			{"third", "net/second/eth0", ports("tcp/8081=10.88.0.4:80", "tcp/8083=10.88.0.4:80")},
-		} {
-			if err := plain.Repair(ctx, keyOf(left.key), left.wants); err == nil || !strings.Contains(err.Error(), left.by) {
-				t.Errorf("%s: %v, want one that names %s", left.key, err, left.by)
-			}
-		}
-	})
-	if text := listing(t, h); strings.Contains(text, "8082") || strings.Contains(text, "8083") {
-		t.Errorf("a part of what was left out is there:\n%s", text)
-	}
 }
 
 // TestBatchTakesNot has what takes more than elements put back at once.
