@@ -466,7 +466,7 @@ type sniffer struct {
 // sniff looks at a link of a namespace until the row ends.
 func (l *lab) sniff(n *netlab.Namespace, link string) *sniffer {
 	s := &sniffer{}
-	conn := l.packetSocket(n, link)
+	conn := n.PacketSocket(l, link)
 	go func() {
 		for b := make([]byte, 4096); ; {
 			length, _, err := conn.ReadFrom(b)
@@ -481,18 +481,6 @@ func (l *lab) sniff(n *netlab.Namespace, link string) *sniffer {
 		}
 	}()
 	return s
-}
-
-func (l *lab) packetSocket(n *netlab.Namespace, link string) *packet.Conn {
-	var conn *packet.Conn
-	n.Do(func() {
-		i, err := net.InterfaceByName(link)
-		l.must(err)
-		conn, err = packet.Listen(i, packet.Raw, unix.ETH_P_ALL, nil)
-		l.must(err)
-	})
-	l.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // take returns the frames so far that are not a container's own to what is listed.
@@ -545,7 +533,7 @@ func forgedAnswers(l *lab, main string, v6 bool) {
 	}
 	send := func(c *container, mac net.HardwareAddr, inside ...gopacket.SerializableLayer) error {
 		f := frame(mac, a.gatewayMAC(c), a.etherType(), inside...)
-		_, err := l.packetSocket(&c.Namespace, "eth0").WriteTo(append(f, make([]byte, 20)...), &packet.Addr{HardwareAddr: f[:6]})
+		_, err := c.PacketSocket(l, "eth0").WriteTo(append(f, make([]byte, 20)...), &packet.Addr{HardwareAddr: f[:6]})
 		return err
 	}
 	const ofItself, ofFriend, asked = 4000, 4001, 80
@@ -599,7 +587,7 @@ func hostileTable(l *lab, main string, v6 bool) {
 	}`)
 	l.run("nft -f /run/got.nft")
 	seen := map[string]*sniffer{"a neighbour": l.sniff(&friend.Namespace, "eth0"), "the outside": l.sniff(&l.out.Namespace, "uplink0")}
-	socket := l.packetSocket(&evil.Namespace, "eth0")
+	socket := evil.PacketSocket(l, "eth0")
 	neighbours := func() string {
 		return l.run("ip -4 neigh show nud all", "ip -6 neigh show nud all") + friend.run("ip -4 neigh show nud all", "ip -6 neigh show nud all")
 	}

@@ -87,6 +87,7 @@ func firewallDel() (rows []row) {
 			c.network = l.guarded()
 			before := l.now()
 			l.must(c.firewall("DEL"))
+			l.noLegacyTables()
 			l.same(before.changed(), "")
 		}},
 		row{name: "after DEL the container's packets are dropped again", backends: true, test: func(l *lab) {
@@ -261,6 +262,7 @@ func firewallStatus() (rows []row) {
 	for _, c := range []struct{ name, key, value string }{
 		{"a backend that there is not", "backend", `"ebtables"`},
 		{"a policy that there is not", "ingressPolicy", `"closed"`},
+		{"a name of a chain with a blank", "iptablesAdminChainName", `"no chain"`},
 		{"that firewalld does not run", "backend", `"firewalld"`},
 	} {
 		rows = append(rows, row{name: "STATUS finds " + c.name, differs: noStatus, test: func(l *lab) {

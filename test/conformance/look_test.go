@@ -86,6 +86,16 @@ func (l *lab) same(got, want any) {
 	}
 }
 
+// noLegacyTables makes sure that nobody has asked iptables-legacy for a table: that makes it.
+func (l *lab) noLegacyTables() {
+	for _, family := range []string{"ip", "ip6"} {
+		l.host.Do(func() {
+			names, _ := os.ReadFile("/proc/thread-self/net/" + family + "_tables_names") // which not every kernel has
+			l.same(string(names), "")
+		})
+	}
+}
+
 // In a result, what no configuration settles: the names of host ends, and MAC addresses.
 var (
 	anyVeth = regexp.MustCompile(`\bveth[0-9a-f]+\b`)

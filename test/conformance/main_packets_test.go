@@ -57,6 +57,13 @@ func (p mainPlugin) masquerade() []row {
 			l.shows(l.run("iptables-save"), c.v4)
 			l.shows(l.run("ip6tables-save"), c.v6)
 		}},
+		{name: "CHECK without ipMasqBackend finds what iptables lacks of the rules that ADD made there", differs: blindToMasquerade, test: func(l *lab) {
+			c := l.attach(p.network(l, "ipMasqBackend", `"iptables"`), "web")
+			c.network = p.network(l)
+			l.must(c.check())
+			l.run("ip6tables -t nat -F")
+			l.refused(c.check(), "ip6tables")
+		}},
 		{name: "ipMasqBackend nftables masquerades by none that iptables shows", test: func(l *lab) {
 			c := l.attach(p.network(l, "ipMasqBackend", `"nftables"`), "web")
 			l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)

@@ -119,6 +119,7 @@ func (p mainPlugin) strangers() []row {
 		{name: "DEL on a node where nothing was ever attached changes nothing", backends: p.masquerades, test: func(l *lab) {
 			never := l.never(p.network(l), "never")
 			l.now(never).unchangedBy(never.del())
+			l.noLegacyTables()
 		}},
 		{name: "DEL leaves nothing though the container's lo has the interface's name and MAC address", differs: "its DEL fails, or keeps the address", test: func(l *lab) {
 			before := l.warmed(p.network(l))

@@ -382,6 +382,7 @@ func portmapDelRows() (rows []row) {
 			web := l.pod("web")
 			s := l.now(web)
 			l.must(del(l, web, with(`{"type":"portmap"}`, "runtimeConfig", `{"portMappings":`+mappings("8080:80/tcp")+`}`)))
+			l.noLegacyTables()
 			s.unchanged()
 		}},
 		{name: "DEL after an ADD that was killed at any step leaves nothing", test: func(l *lab) {

@@ -328,6 +328,8 @@ func portmapConditionRows() []row {
 			l.silent(tcp(from, secondIPv4, 8080))
 			l.answers(tcp(from, secondIPv4, 8082), "after")
 			l.must(web.check())
+			web.network = published(l, "backend", `"nftables"`, "conditionsV4", `["ip","daddr","`+secondIPv4+`"]`)
+			l.refused(web.check())
 			l.must(web.del())
 			l.silent(tcp(from, netlab.HostIPv4, 8080))
 		}},

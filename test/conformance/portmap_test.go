@@ -232,6 +232,17 @@ var portmapResultRows = []row{
 		l.same(tidy(printed), tidy(c.printed))
 		s.unchanged()
 	}},
+	{name: "ports of an address that the node has no way to, and of its own: it reaches itself by 127.0.0.1 still", backends: true, test: func(l *lab) {
+		c := l.bare("web")
+		l.serve(&l.host.Namespace, 80)
+		for _, addr := range []string{"10.77.0.2", hostSide} {
+			c.printed = with(c.printed, "ips", `[{"address":"`+addr+`/24","interface":2}]`)
+			config := c.portmap(mappings("8080:80/tcp"))
+			l.must(del(l, c, config), add(l, c, config), check(l, c, config))
+			l.answers(tcp(&l.host.Namespace, "127.0.0.1", 80), "host")
+		}
+		l.answers(local(l, 8080), "host")
+	}},
 	{name: "a container of IPv4 alone publishes on IPv4", backends: true, test: func(l *lab) {
 		l.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1") // so that nothing of IPv6 can be needed
 		publish(l, publishedOnly(l, "10.44.0.0/24"), "web", "8080:80/tcp")
@@ -397,6 +408,7 @@ func portmapInvalidRows() (rows []row) {
 		{"conditions that nft does not know", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip","daddrr","192.0.2.1"]`}, "daddrr", ""},
 		{"conditions with a zero byte", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip daddr 192.0.2.1\u0000"]`}, "conditionsV4", "it gives nft what is before it"},
 		{"conditions with another command of nft", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip daddr 192.0.2.1; delete table inet x"]`}, "delete table", ""},
+		{"conditions with a comment of nft", "", []string{"backend", `"nftables"`, "conditionsV4", `["accept #"]`}, "conditionsV4", "it gives nft all of it, and the port is not published"},
 		{"conditions that iptables does not know", "", []string{"conditionsV4", `["--daddrr","192.0.2.1"]`}, "daddrr", noticedLate},
 		{"conditions that are no list", "", []string{"conditionsV4", `"-d 192.0.2.1"`}, "conditionsV4", ""},
 	} {

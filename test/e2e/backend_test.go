@@ -30,6 +30,12 @@ func TestBackendIsShown(t *testing.T) {
 		{"demanded", "", strings.Replace(demo, `"type": "portmap"`, `"type": "portmap", "externalSetMarkChain": "KUBE-MARK-MASQ"`, 1), []string{
 			"publishes ports with iptables: externalSetMarkChain needs it",
 		}, true},
+		{"IPVS, and configured", "kube-ipvs0", strings.Replace(demo, `"type": "portmap"`, `"type": "portmap", "backend": "nftables"`, 1), []string{
+			"masquerades with iptables: kube-proxy is in IPVS mode", "publishes ports with nftables: backend says so",
+		}, false},
+		{"IPVS, and demanded", "kube-ipvs0", strings.Replace(demo, `"type": "portmap"`, `"type": "portmap", "conditionsV4": ["ip", "daddr", "192.0.2.1"]`, 1), []string{
+			"publishes ports with nftables: conditionsV4 (in the words of nft) needs it",
+		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -40,31 +40,23 @@ func Addrs(texts ...string) (list []netip.Addr) {
 	return list
 }
 
-// PortMap reads "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
-func PortMap(t testing.TB, s string) spec.PortMap {
-	t.Helper()
-	host, container, _ := strings.Cut(s, "=")
-	name, port, _ := strings.Cut(host, "/")
-	m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
-	var ok bool
-	if m.Protocol, ok = spec.Protocol(name); !ok {
-		t.Fatalf("protocol of %q", s)
-	}
-	if a, err := netip.ParseAddrPort(port); err == nil {
-		m.HostIP, m.HostPort = a.Addr(), a.Port()
-		return m
-	}
-	if _, err := fmt.Sscan(port, &m.HostPort); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// PortMaps reads several.
+// PortMaps reads port maps such as "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
 func PortMaps(t testing.TB, texts ...string) (list []spec.PortMap) {
 	t.Helper()
 	for _, s := range texts {
-		list = append(list, PortMap(t, s))
+		host, container, _ := strings.Cut(s, "=")
+		name, port, _ := strings.Cut(host, "/")
+		m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
+		var ok bool
+		if m.Protocol, ok = spec.Protocol(name); !ok {
+			t.Fatalf("protocol of %q", s)
+		}
+		if a, err := netip.ParseAddrPort(port); err == nil {
+			m.HostIP, m.HostPort = a.Addr(), a.Port()
+		} else if _, err := fmt.Sscan(port, &m.HostPort); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
 	}
 	return list
 }

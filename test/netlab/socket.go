@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mdlayher/packet"
 	"golang.org/x/sys/unix"
 )
 
@@ -69,6 +70,22 @@ func (n *Namespace) ask(network, target string, timeout time.Duration,
 	line := make([]byte, 512)
 	length, err := conn.Read(line)
 	return strings.TrimSuffix(string(line[:length]), "\n"), err
+}
+
+// PacketSocket returns a socket for whole frames on a link of the namespace, which lasts until the test ends.
+func (n *Namespace) PacketSocket(t testing.TB, link string) (conn *packet.Conn) {
+	t.Helper()
+	n.Do(func() {
+		i, err := net.InterfaceByName(link)
+		if err == nil {
+			conn, err = packet.Listen(i, packet.Raw, unix.ETH_P_ALL, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // ServeTCP serves in the namespace until the test ends: a client gets the line "NAME saw ADDRESS", which tells whom it

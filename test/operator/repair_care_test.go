@@ -114,11 +114,17 @@ func TestRepairOnePort(t *testing.T) {
 	p := newPatient(t)
 	first := p.add(harmtest.Conflist(harmtest.Usual), "first", port(8080, 80, "tcp"))
 	p.script("nft flush ruleset")
-	p.add(harmtest.Conflist(harmtest.Usual), "second", port(8080, 80, "tcp"))
+	both := map[string]any{"portMappings": []map[string]any{
+		{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 8081, "containerPort": 80, "protocol": "tcp"},
+	}}
+	p.add(harmtest.Conflist(harmtest.Usual), "second", both)
 	p.script("nft flush ruleset")
 	code, printed := p.cnictl("repair")
 	if code != 1 || !strings.Contains(printed, "tcp/8080 is demo/"+first.ID+"/eth0's by now") {
 		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	if rules := p.host.MustRun(t, "nft", "list", "ruleset"); strings.Contains(rules, "8081") {
+		t.Errorf("a part of what the other one had is back:\n%s", rules)
 	}
 	first.Serve(t)
 	harmtest.Dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")

@@ -118,39 +118,23 @@ type sent struct {
 func TestEgressModel(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
-	evil, out := h.NewPod(t, "evil"), h.NewPod(t, "out")
+	evil, out := h.NewPod(t, "evil"), h.NewOutside(t)
 	h.MustRun(t, "sh", "-ec", `ip link add veth2 address 02:00:00:00:01:01 type veth peer name eth0 address 02:00:00:00:00:02 netns `+evil.Path()+`
-		ip link add up0 type veth peer name eth0 address 02:00:00:00:02:02 netns `+out.Path()+`
-		ip link set veth2 up; ip link set up0 up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.veth2.rp_filter=0
-		ip addr add 10.88.0.1/24 dev veth2; ip addr add fd00::ff/64 dev veth2 nodad; ip addr add 192.0.2.1/24 dev up0; ip addr add 2001:db9::1/64 dev up0 nodad
-		ip route add default via 192.0.2.2; ip -6 route add default via 2001:db9::2
-		ip neigh add 192.0.2.2 lladdr 02:00:00:00:02:02 dev up0; ip -6 neigh add 2001:db9::2 lladdr 02:00:00:00:02:02 dev up0`)
-	for _, n := range []*netlab.Pod{evil, out} {
-		n.MustRun(t, "ip", "link", "set", "eth0", "up")
-	}
-	var mu sync.Mutex
-	arrived := map[uint32]bool{}
-	socket := func(n *netlab.Pod) (c *packet.Conn) {
-		n.Do(func() {
-			i, err := net.InterfaceByName("eth0")
-			must(t, err)
-			c, err = packet.Listen(i, packet.Raw, unix.ETH_P_ALL, nil)
-			must(t, err)
-		})
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	seen, from := socket(out), socket(evil)
+		ip link set veth2 up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.veth2.rp_filter=0
+		ip addr add 10.88.0.1/24 dev veth2; ip addr add fd00::ff/64 dev veth2 nodad`)
+	evil.MustRun(t, "ip", "link", "set", "eth0", "up")
+	var arrived sync.Map // the numbers of packets
+	arrives := func(id uint32) bool { _, is := arrived.Load(id); return is }
+	const mark = "\xc1\xb0\xc5\x5e" // before the number
+	seen, from := out.PacketSocket(t, netlab.UplinkName), evil.PacketSocket(t, "eth0")
 	go func() {
 		for b := make([]byte, 2048); ; {
 			n, _, err := seen.ReadFrom(b)
 			if err != nil {
 				return
 			}
-			if at := bytes.Index(b[:n], []byte("\xc1\xb0\xc5\x5e")); at > 0 && at+8 <= n {
-				mu.Lock()
-				arrived[binary.BigEndian.Uint32(b[at+4:])] = true
-				mu.Unlock()
+			if at := bytes.Index(b[:n], []byte(mark)); at > 0 && at+8 <= n {
+				arrived.Store(binary.BigEndian.Uint32(b[at+4:]), true)
 			}
 		}
 	}()
@@ -162,18 +146,17 @@ func TestEgressModel(t *testing.T) {
 	if unix.SchedSetaffinity(0, &one) == nil {
 		defer func() { _ = unix.SchedSetaffinity(0, &all) }()
 	}
-	send := func(dst netip.Addr, protocol, port int, id uint32) {
-		head := []byte{16, 0, byte(port >> 8), byte(port), 0, 20, 0, 0}
-		content := binary.BigEndian.AppendUint32(append(head, 0xc1, 0xb0, 0xc5, 0x5e), id)
-		if protocol == unix.IPPROTO_TCP {
-			content = append(head, 0, 0, 0, 0, 0x50, 2, 32, 0, 0, 0, 0, 0)
-			content = binary.BigEndian.AppendUint32(append(content, 0xc1, 0xb0, 0xc5, 0x5e), id)
+	send := func(id uint32, p sent) {
+		content := []byte{16, 0, byte(p.port >> 8), byte(p.port), 0, 20, 0, 0}
+		if p.protocol == unix.IPPROTO_TCP {
+			content = append(content, 0, 0, 0, 0, 0x50, 2, 32, 0, 0, 0, 0, 0)
 		}
+		content = binary.BigEndian.AppendUint32(append(content, mark...), id)
 		ether := &layers.Ethernet{SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}, DstMAC: net.HardwareAddr{2, 0, 0, 0, 1, 1}, EthernetType: layers.EthernetTypeIPv4}
-		var ip gopacket.SerializableLayer = &layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocol(protocol), SrcIP: net.IP{10, 88, 0, 2}, DstIP: dst.AsSlice()}
-		if dst.Is6() {
+		var ip gopacket.SerializableLayer = &layers.IPv4{Version: 4, IHL: 5, TTL: 64, Protocol: layers.IPProtocol(p.protocol), SrcIP: net.IP{10, 88, 0, 2}, DstIP: p.dst.AsSlice()}
+		if p.dst.Is6() {
 			ether.EthernetType = layers.EthernetTypeIPv6
-			ip = &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocol(protocol), SrcIP: net.ParseIP("fd00::2"), DstIP: dst.AsSlice()}
+			ip = &layers.IPv6{Version: 6, HopLimit: 64, NextHeader: layers.IPProtocol(p.protocol), SrcIP: net.ParseIP("fd00::2"), DstIP: p.dst.AsSlice()}
 		}
 		b := gopacket.NewSerializeBuffer()
 		must(t, gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ether, ip, gopacket.Payload(content)))
@@ -193,11 +176,6 @@ func TestEgressModel(t *testing.T) {
 		needs := spec.EgressNeeds{HostEnd: "veth2", MAC: [6]byte{2, 0, 0, 0, 0, 2}, Addrs: prefixes("10.88.0.2/24", "fd00::2/64"), Lists: l.And(l2)}
 		h.Do(func() { must(t, c.Add(ctx, keyOf("evil"), ToJudge(needs))) })
 		want := map[uint32]sent{}
-		arrives := func(id uint32) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return arrived[id]
-		}
 		for range 20 {
 			e, _ := randomly(r)
 			if list := slices.Concat(m.allow, m.deny, m2.deny); len(list) > 0 && r.Intn(3) > 0 {
@@ -214,16 +192,16 @@ func TestEgressModel(t *testing.T) {
 			port := 1 + r.Intn(22)
 			id++
 			want[id] = sent{dst, protocol, port, m.opens(dst, protocol, port) && m2.opens(dst, protocol, port)}
-			send(dst, protocol, port, id)
+			send(id, want[id])
 		}
 		id++
 		want[id] = sent{netip.MustParseAddr(always), unix.IPPROTO_UDP, 9, true}
-		send(want[id].dst, want[id].protocol, want[id].port, id)
+		send(id, want[id])
 		err := netlab.Await(func() (err error) {
 			for id, p := range want {
 				if p.open && !arrives(id) { // a socket of a busy machine loses some
 					err = fmt.Errorf("%+v does not arrive", p)
-					send(p.dst, p.protocol, p.port, id)
+					send(id, p)
 				}
 			}
 			return err

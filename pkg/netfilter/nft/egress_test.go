@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/reach"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -41,34 +42,33 @@ func TestEgressSaveAndLoad(t *testing.T) {
 		listed(t, 3, "none", "169.254.169.254 fd00::/16"), listed(t, 4, "none", "none"), listed(t, 5, " ", "255.255.255.255"),
 	}
 	all[2].OnBridge, all[3].Lists.NoNode = false, true
-	check := func() {
+	every := func(do func(plugin.Key, Wants) error) {
 		t.Helper()
-		for i, n := range all {
-			must(t, c.Check(keyOf(fmt.Sprint(i)), ToJudge(n)))
-			must(t, c.Check(keyOf(fmt.Sprint(i)), ToGuardPort(n)))
-		}
-	}
-	h.Do(func() {
-		for i, n := range all {
-			must(t, c.Add(ctx, keyOf(fmt.Sprint(i)), ToJudge(n)))
-			must(t, c.Add(ctx, keyOf(fmt.Sprint(i)), ToGuardPort(n)))
-		}
-		check()
-	})
-	saved := h.MustRun(t, "nft", "-s", "list", "ruleset")
-	restore(t, h, saved)
-	h.Do(check)
-	for i := range all {
 		h.Do(func() {
-			_, err := c.Del(ctx, keyOf(fmt.Sprint(i)), Judging)
-			must(t, err)
-			_, err = c.Del(ctx, keyOf(fmt.Sprint(i)), GuardingPorts)
-			must(t, err)
+			for i, n := range all {
+				must(t, do(keyOf(fmt.Sprint(i)), ToJudge(n)))
+				must(t, do(keyOf(fmt.Sprint(i)), ToGuardPort(n)))
+			}
 		})
 	}
+	every(func(key plugin.Key, w Wants) error { return c.Add(ctx, key, w) })
+	every(c.Check)
+	restore(t, h, h.MustRun(t, "nft", "-s", "list", "ruleset"))
+	every(c.Check)
+	every(func(key plugin.Key, w Wants) error { _, err := c.Del(ctx, key, w.Purpose); return err })
 	if left := h.MustRun(t, "nft", "list", "ruleset"); strings.Contains(left, "chain list_") || strings.Contains(left, "interval") {
 		t.Errorf("after the last DEL:\n%s", left)
 	}
+}
+
+// each does something with all that a container wants.
+func each(h *netlab.Host, all []Wants, do func(plugin.Key, Wants) error) (err error) {
+	h.Do(func() {
+		for _, w := range all {
+			err = errors.Join(err, do(keyOf("web"), w))
+		}
+	})
+	return err
 }
 
 // TestEgressRulesOfOthers has CHECK see each rule in the tables of lists, and each element of a list's sets, that ADD did not make, and a repair take it
@@ -80,19 +80,8 @@ func TestEgressRulesOfOthers(t *testing.T) {
 	n := listed(t, 2, "10.88.0.0/24:80-90 10.88.0.7 api.example:443", "10.88.0.9")
 	n.Resolvers = []netip.AddrPort{netip.MustParseAddrPort("10.88.0.1:305")}
 	all := []Wants{ToJudge(n), ToGuardPort(n)}
-	check := func() (errs error) {
-		h.Do(func() {
-			for _, w := range all {
-				errs = errors.Join(errs, c.Check(keyOf("web"), w))
-			}
-		})
-		return errs
-	}
-	h.Do(func() {
-		for _, w := range all {
-			must(t, c.Add(ctx, keyOf("web"), w))
-		}
-	})
+	check := func() error { return each(h, all, c.Check) }
+	must(t, each(h, all, func(key plugin.Key, w Wants) error { return c.Add(ctx, key, w) }))
 	h.MustRun(t, "nft", "add", "element", "inet", "cnibox-egress", listSet(nameSet(0, &ipv4), all[0].List()), `{ 192.0.2.7 timeout 1h comment "api.example" }`)
 	must(t, check())
 	lists := func() string { return canonical(h.MustRun(t, "nft", "-s", "list", "ruleset")) }
@@ -124,11 +113,7 @@ func TestEgressRulesOfOthers(t *testing.T) {
 		if err := check(); err == nil || !strings.Contains(err.Error(), "besides") {
 			t.Errorf("%s: CHECK says %v", command, err)
 		}
-		h.Do(func() {
-			for _, w := range all {
-				must(t, c.Repair(ctx, keyOf("web"), w))
-			}
-		})
+		must(t, each(h, all, func(key plugin.Key, w Wants) error { return c.Repair(ctx, key, w) }))
 		if err := check(); err != nil {
 			t.Errorf("%s: after the repair: %v", command, err)
 		}

@@ -91,6 +91,16 @@ func canonical(text string) string {
 	})
 }
 
+// sortedLines is for listings whose parts come in the order in which they were made.
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(strings.TrimSpace(lines[i]), ",")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
 // restore replaces the host's ruleset by a saved one.
 func restore(t testing.TB, h *netlab.Host, saved string) {
 	t.Helper()
@@ -102,9 +112,4 @@ func restore(t testing.TB, h *netlab.Host, saved string) {
 func addLink(t testing.TB, h *netlab.Host, name string) {
 	t.Helper()
 	h.MustRun(t, "ip", "link", "add", name, "type", "bridge")
-}
-
-func sorted(lines []string) []string {
-	slices.Sort(lines)
-	return lines
 }
