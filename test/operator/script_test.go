@@ -110,9 +110,11 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("exit code %d", s.code)
 			}
 		},
-		// pod NAME makes a pod, whose path is $NAME from then on.
+		// pod NAME… makes pods, whose paths are $NAME from then on.
 		"pod": func(ts *testscript.TestScript, _ bool, args []string) {
-			s.keep(ts, s.host.NewPod(s, args[0]))
+			for _, name := range args {
+				s.keep(ts, s.host.NewPod(s, name))
+			}
 		},
 		// attach NAME [FLAG…] makes a pod and attaches it to the network demo: its IPv4 address is $NAME_ip.
 		"attach": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -120,8 +122,12 @@ func (s *script) commands() map[string]command {
 			s.keep(ts, pod)
 			s.set(ts, pod.Name()+"_ip", address)
 		},
-		// delete NAME takes a pod away, and with it its namespace.
-		"delete": func(ts *testscript.TestScript, _ bool, args []string) { s.pod(ts, args).Delete(s) },
+		// delete NAME… takes pods away, and with them their namespaces.
+		"delete": func(ts *testscript.TestScript, _ bool, args []string) {
+			for i := range args {
+				s.pod(ts, args[i:]).Delete(s)
+			}
+		},
 		// gone NAME… attaches pods to the network demo, takes them away, and makes all attachments some minutes old.
 		"gone": func(_ *testscript.TestScript, _ bool, args []string) {
 			for _, name := range args {
