@@ -1,6 +1,6 @@
-// Package operator drives cnictl as an operator does, on nodes made of namespaces with real attachments: a file for each command.
+// Package operator drives cnictl as an operator does, on nodes made of namespaces with real attachments: scripts in testdata by command, and files.
 //
-//	go test ./test/operator -run TestCnictlGC # CNIBOX_BIN_DIR names built binaries, or they are built first
+//	go test ./test/operator -run 'TestScripts/^(show|gc_.*)$' # CNIBOX_BIN_DIR names built binaries, or they are built first
 package operator
 
 import (

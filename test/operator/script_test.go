@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/trace"
@@ -33,7 +35,8 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			s := &script{operator: newOperator(t), pretend: pretend, pods: map[string]*netlab.Pod{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
+			o, outside := newOperatorBeside(t)
+			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, begun: map[string]*exec.Cmd{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
 				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
 			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
@@ -55,8 +58,9 @@ func (o one) Verbose() bool                        { return testing.Verbose() }
 
 type script struct {
 	*operator
-	pretend   string // the file of plugins that pretend
-	pods      map[string]*netlab.Pod
+	pretend   string                 // the file of plugins that pretend
+	pods      map[string]*netlab.Pod // outside is one, whose place is beyond the node
+	begun     map[string]*exec.Cmd   // tools at the script's side
 	snapshots map[string]*netlab.Snapshot
 	variables map[string]string
 	remedy    []finding.Command
@@ -106,9 +110,11 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("exit code %d", s.code)
 			}
 		},
-		// pod NAME makes a pod, whose path is $NAME from then on.
+		// pod NAME… makes pods, whose paths are $NAME from then on.
 		"pod": func(ts *testscript.TestScript, _ bool, args []string) {
-			s.keep(ts, s.host.NewPod(s, args[0]))
+			for _, name := range args {
+				s.keep(ts, s.host.NewPod(s, name))
+			}
 		},
 		// attach NAME [FLAG…] makes a pod and attaches it to the network demo: its IPv4 address is $NAME_ip.
 		"attach": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -116,8 +122,12 @@ func (s *script) commands() map[string]command {
 			s.keep(ts, pod)
 			s.set(ts, pod.Name()+"_ip", address)
 		},
-		// delete NAME takes a pod away, and with it its namespace.
-		"delete": func(ts *testscript.TestScript, _ bool, args []string) { s.pod(ts, args).Delete(s) },
+		// delete NAME… takes pods away, and with them their namespaces.
+		"delete": func(ts *testscript.TestScript, _ bool, args []string) {
+			for i := range args {
+				s.pod(ts, args[i:]).Delete(s)
+			}
+		},
 		// gone NAME… attaches pods to the network demo, takes them away, and makes all attachments some minutes old.
 		"gone": func(_ *testscript.TestScript, _ bool, args []string) {
 			for _, name := range args {
@@ -188,6 +198,34 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("%v", err)
 			}
 		},
+		// eventually 'SCRIPT' waits until a shell on the node succeeds.
+		"eventually": func(ts *testscript.TestScript, _ bool, args []string) {
+			netlab.Eventually(s, func() error {
+				if code, printed := s.shell(ts, &s.host.Namespace, args); code != 0 {
+					return fmt.Errorf("%s: exit code %d\n%s", args, code, printed)
+				}
+				return nil
+			})
+		},
+		// begin NAME ARGUMENT… starts the tool at the script's side. What it prints is in the file $WORK/NAME.
+		"begin": func(ts *testscript.TestScript, _ bool, args []string) {
+			printed, err := os.Create(ts.MkAbs(args[0]))
+			ts.Check(err)
+			defer printed.Close()
+			cmd := s.host.Command(netlab.Cnictl(s), args[1:]...)
+			cmd.Env, cmd.Stdout, cmd.Stderr, s.begun[args[0]] = os.Environ(), printed, printed, cmd
+			ts.Check(s.host.Start(cmd))
+			ts.Defer(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		},
+		// end NAME [SIGNAL] sends that a signal, and waits for its end: it is the last command then.
+		"end": func(ts *testscript.TestScript, neg bool, args []string) {
+			cmd := s.begun[args[0]]
+			if len(args) > 1 {
+				ts.Check(cmd.Process.Signal(unix.SignalNum("SIG" + args[1])))
+			}
+			_ = cmd.Wait()
+			s.ended(ts, neg, cmd.ProcessState.ExitCode(), ts.ReadFile(args[0]))
+		},
 	}
 }
 
@@ -235,6 +273,11 @@ func (s *script) set(ts *testscript.TestScript, name, value string) {
 }
 
 func (s *script) run(ts *testscript.TestScript, neg bool, in *netlab.Namespace, args []string) {
+	code, printed := s.shell(ts, in, args)
+	s.ended(ts, neg, code, printed)
+}
+
+func (s *script) shell(ts *testscript.TestScript, in *netlab.Namespace, args []string) (code int, text string) {
 	cmd := in.Command("sh", "-ec", strings.Join(args, " "))
 	cmd.Env = os.Environ()
 	for name, value := range s.variables {
@@ -246,7 +289,7 @@ func (s *script) run(ts *testscript.TestScript, neg bool, in *netlab.Namespace, 
 	if cmd.ProcessState == nil {
 		ts.Fatalf("sh did not start")
 	}
-	s.ended(ts, neg, cmd.ProcessState.ExitCode(), printed.String())
+	return cmd.ProcessState.ExitCode(), printed.String()
 }
 
 func (s *script) ended(ts *testscript.TestScript, neg bool, code int, printed string) {

@@ -12,54 +12,42 @@ import (
 
 func TestMain(m *testing.M) { netlab.Main(m) }
 
-// TestLeaseMeanwhile: a directory of leases that has got a lease since it was looked at stays, and goes without it.
-func TestLeaseMeanwhile(t *testing.T) {
-	dir := t.TempDir()
-	lease, last := filepath.Join(dir, "10.0.0.7"), filepath.Join(dir, "last_reserved_ip.0")
-	for _, file := range []string{lease, last, filepath.Join(dir, "lock")} {
-		if err := os.WriteFile(file, []byte("web\neth0"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := leaseDir(dir).Remove(t.Context()); err == nil || !strings.Contains(err.Error(), "10.0.0.7") {
-		t.Errorf("with a lease: %v", err)
-	}
-	for _, file := range []string{lease, last} {
-		if _, err := os.Stat(file); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := os.Remove(lease); err != nil {
-		t.Fatal(err)
-	}
-	if err := leaseDir(dir).Remove(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("without one it is there: %v", err)
-	}
-}
-
-// TestNotesMeanwhile: a directory of notes that has got something since it was looked at stays: an address that this host holds in etcd, or one
-// that etcd does not know to be free.
-func TestNotesMeanwhile(t *testing.T) {
-	for _, of := range []string{"held", "open"} {
+// TestFileMeanwhile: a directory of leases or notes that has got something since it was looked at stays, and goes without it: a lease, an address that
+// this host holds in etcd, or one that etcd does not know to be free.
+func TestFileMeanwhile(t *testing.T) {
+	for _, c := range []struct {
+		of    func(dir string) remover
+		file  string
+		names string // what the error has to name
+		stays []string
+	}{
+		{func(dir string) remover { return leaseDir(dir) }, "10.0.0.7", "10.0.0.7", []string{"last_reserved_ip.0", "lock"}},
+		{func(dir string) remover { return notesDir(dir) }, "held/web", "/held", nil},
+		{func(dir string) remover { return notesDir(dir) }, "open/web", "/open", nil},
+	} {
 		dir := t.TempDir()
-		note := filepath.Join(dir, of, "web")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(note), 0o700), os.WriteFile(note, nil, 0o600)); err != nil {
+		for _, file := range append(c.stays, c.file) {
+			path := filepath.Join(dir, file)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("web\neth0"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.of(dir).Remove(t.Context()); err == nil || !strings.Contains(err.Error(), c.names) {
+			t.Errorf("with %s: %v", c.file, err)
+		}
+		for _, file := range c.stays {
+			if _, err := os.Stat(filepath.Join(dir, file)); err != nil && file != "lock" {
+				t.Error(err)
+			}
+		}
+		if err := os.Remove(filepath.Join(dir, c.file)); err != nil { // which is there
 			t.Fatal(err)
 		}
-		if err := notesDir(dir).Remove(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Dir(note)) {
-			t.Errorf("with a note in %s: %v", of, err)
-		}
-		if err := os.Remove(note); err != nil { // which is there
-			t.Fatal(err)
-		}
-		if err := notesDir(dir).Remove(t.Context()); err != nil {
+		if err := c.of(dir).Remove(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
-			t.Errorf("without one it is there: %v", err)
+			t.Errorf("without %s it is there: %v", c.file, err)
 		}
 	}
 }

@@ -1,14 +1,11 @@
 package show
 
 import (
-	"bytes"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
@@ -56,38 +53,5 @@ func check[R any](t *testing.T, rows []R, columns []column[R], id func(R) string
 		if strings.Join(got, " ") != want {
 			t.Errorf("by %q: %v, want %s", c.name, got, want)
 		}
-	}
-}
-
-// TestEachColumnSorts compares the columns that --sort takes with the heads of tables.
-func TestEachColumnSorts(t *testing.T) {
-	list := []*node.Attachment{{Pod: "a"}}
-	var attachments, watched, networks, ports bytes.Buffer
-	printAttachments(&attachments, list, &showFlags{wide: true})
-	printAttachments(&watched, list, &showFlags{wide: true, watch: true})
-	printNetworks(&networks, []*node.Network{{}})
-	(&shownPorts{Ports: []publishedPort{{of: list[0]}}}).print(&ports, nil)
-	equal(t, attachments.String()+watched.String(), attachmentColumns)
-	equal(t, networks.String(), networkColumns)
-	equal(t, ports.String(), portColumns)
-}
-
-func equal[R any](t *testing.T, printed string, columns []column[R]) {
-	t.Helper()
-	var names, heads []string
-	for _, c := range columns {
-		names = append(names, c.name)
-	}
-	for line := range strings.Lines(strings.ReplaceAll(text.StripEscape(printed), "LEADS TO", "LEADS-TO")) {
-		for _, word := range strings.Fields(line) {
-			if word == strings.ToUpper(word) && word != strings.ToLower(word) {
-				heads = append(heads, strings.ToLower(word))
-			}
-		}
-	}
-	slices.Sort(names)
-	slices.Sort(heads)
-	if heads = slices.Compact(heads); !slices.Equal(names, heads) {
-		t.Errorf("--sort takes %v, and the table has %v", names, heads)
 	}
 }
