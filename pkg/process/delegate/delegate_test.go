@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -11,8 +12,13 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// inside is a plugin of this process.
-type inside struct{ plugin.Plugin }
+// inside is a plugin of this process, which keeps the request of a DEL.
+type inside struct {
+	plugin.Plugin
+	seen *plugin.Request
+}
+
+func (i *inside) Del(_ context.Context, r *plugin.Request) error { i.seen = r; return nil }
 
 func newRequest(t *testing.T, command plugin.Command, path ...string) *plugin.Request {
 	t.Helper()
@@ -24,8 +30,8 @@ func newRequest(t *testing.T, command plugin.Command, path ...string) *plugin.Re
 		Command: command, Key: plugin.Key{Network: "net", ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/web",
 		Path: path, Version: "1.1.0", Config: o, HasValid: true,
 		Plugins: plugin.Table{
-			{Name: "host-local", Kind: plugin.IPAM, Plugin: inside{}, AddressesUniqueToNode: true},
-			{Name: "dhcp", Kind: plugin.IPAM, Plugin: inside{}, NeedsLink: true, ReleasesThroughLink: true},
+			{Name: "host-local", Kind: plugin.IPAM, Plugin: &inside{}, AddressesUniqueToNode: true},
+			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}, NeedsLink: true, ReleasesThroughLink: true},
 		},
 	}
 }
@@ -85,12 +91,24 @@ func TestFind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, in := d.Plugin.(inside); in == tt.external || d.External != tt.external {
+			if _, in := d.Plugin.(*inside); in == tt.external || d.External != tt.external {
 				t.Errorf("found %T", d.Plugin)
 			}
 			if d.NeedsLink != tt.needs || d.ReleasesThroughLink != tt.releases || d.AddressesUniqueToNode != tt.uniques {
 				t.Errorf("NeedsLink %v, ReleasesThroughLink %v, AddressesUniqueToNode %v", d.NeedsLink, d.ReleasesThroughLink, d.AddressesUniqueToNode)
 			}
 		})
+	}
+}
+
+// An ADD that fails gives back what it has by a DEL, which takes its configuration as it is. The caller's request stays an ADD.
+func TestDelOfAnADD(t *testing.T) {
+	r, in := newRequest(t, plugin.Add), &inside{}
+	if err := (&Delegate{Plugin: in}).Del(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	in.seen.Config.Int("name", new(int))
+	if err := in.seen.Config.Err(); err != nil || in.seen.Command != plugin.Del || in.seen.Key != r.Key || r.Command != plugin.Add {
+		t.Errorf("it gets %+v, error %v", in.seen, err)
 	}
 }
