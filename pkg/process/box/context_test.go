@@ -15,6 +15,7 @@ import (
 
 // What is derived from a call's context ends with it, for the same reason.
 func TestCallContextEndsWithTheTime(t *testing.T) {
+	heedSignals(t)
 	patient, end := callContext(plugin.Add, netlab.Patience)
 	defer end()
 	if err := patient.Err(); err != nil {
@@ -40,7 +41,8 @@ func heedSignals(t *testing.T) {
 	t.Cleanup(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT) })
 }
 
-// Where the caller ignores them already, as in the DEL that takes back an ADD, no other signals are ignored: children can be waited for.
+// Where the caller ignores them already, as in the DEL that takes back an ADD, no other signals are ignored: children can be waited for. Nor do
+// others end an ADD, such as those that Go sends itself.
 func TestCallContextIgnoresNoMore(t *testing.T) {
 	heedSignals(t)
 	for range 2 {
@@ -49,5 +51,20 @@ func TestCallContextIgnoresNoMore(t *testing.T) {
 	}
 	if err := exec.Command("true").Run(); err != nil {
 		t.Error(err)
+	}
+	add, end := callContext(plugin.Add, netlab.Patience)
+	defer end()
+	_ = add.Done()
+	seen := make(chan os.Signal, 1)
+	signal.Notify(seen, syscall.SIGURG)
+	defer signal.Stop(seen)
+	for range 100 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGURG); err != nil {
+			t.Fatal(err)
+		}
+		<-seen
+	}
+	if err := add.Err(); err != nil {
+		t.Errorf("%v: %v", err, context.Cause(add))
 	}
 }
