@@ -51,14 +51,20 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// What can be read of a previous result DEL has.
-func TestPreviousResultOfDEL(t *testing.T) {
-	o, err := conf.Parse([]byte(`{"cniVersion": "1.0.0", "name": "net", "prevResult": {"ips": [{"address": "x"}, {"address": "10.0.0.2/24"}]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &plugin.Request{Command: plugin.Del}
-	if err := Read(r, o, plugin.Descriptor{}); err != nil || r.PrevResult == nil || len(r.PrevResult.IPs) != 1 {
-		t.Errorf("%+v, %v", r.PrevResult, err)
+// DEL has what can be read of a configuration and a previous result. ADD refuses what can't be.
+func TestHowStrict(t *testing.T) {
+	const text = `{"cniVersion": "1.0.0", "name": "net", "mtu": "x", "prevResult": {"ips": [{"address": "x"}, {"address": "10.0.0.2/24"}]}}`
+	for _, command := range []plugin.Command{plugin.Add, plugin.Del} {
+		o, err := conf.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &plugin.Request{Command: command}
+		err = Read(r, o, plugin.Descriptor{})
+		r.Config.Int("mtu", new(int))
+		isDEL := command == plugin.Del
+		if (err == nil) != isDEL || (r.Config.Err() == nil) != isDEL || isDEL && (r.PrevResult == nil || len(r.PrevResult.IPs) != 1) {
+			t.Errorf("%s: %v, %v, result %+v", command, err, r.Config.Err(), r.PrevResult)
+		}
 	}
 }
