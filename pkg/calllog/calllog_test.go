@@ -46,14 +46,11 @@ func TestLine(t *testing.T) {
 	if text, err := json.Marshal(c); err != nil || string(text)+"\n" != want {
 		t.Errorf("as JSON: %v\n%s", err, text)
 	}
-}
-
-// What is not there takes no room, and time is in UTC.
-func TestShortestLine(t *testing.T) {
-	c := Call{Time: time.Date(2026, 11, 17, 9, 12, 1, 999, time.FixedZone("", 7200)), Verb: "GC", Plugin: "bridge", PID: 1}
-	const want = `{"time":"2026-11-17T07:12:01.000000Z","verb":"GC","plugin":"bridge","pid":1,"durationUs":0}` + "\n"
-	if got := string(c.line()); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	// What is not there takes no room, and time is in UTC.
+	short := Call{Time: time.Date(2026, 11, 17, 9, 12, 1, 999, time.FixedZone("", 7200)), Verb: "GC", Plugin: "bridge", PID: 1}
+	const wantShort = `{"time":"2026-11-17T07:12:01.000000Z","verb":"GC","plugin":"bridge","pid":1,"durationUs":0}` + "\n"
+	if got := string(short.line()); got != wantShort {
+		t.Errorf("got  %s\nwant %s", got, wantShort)
 	}
 }
 
@@ -104,62 +101,5 @@ func TestOnlyLongTextsAreCut(t *testing.T) {
 	}
 	if diff := cmp.Diff(c, back, cmpopts.IgnoreFields(types.Error{}, "Msg")); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestParseTraceparent(t *testing.T) {
-	const trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	tests := []struct {
-		text string
-		ok   bool
-	}{
-		{"00-" + trace + "-" + span + "-01", true},
-		{"00-" + trace + "-" + span + "-ff", true},
-		{"01-" + trace + "-" + span + "-01", true},
-		{"cc-" + trace + "-" + span + "-01-what-the-future-will-be-like", true},
-		{"", false},
-		{"ff-" + trace + "-" + span + "-01", false},
-		{"00-" + trace + "-" + span + "-01-more", false},
-		{"00-" + trace + "-" + span + "-01-", false},
-		{"00-" + trace + "-" + span + "-1", false},
-		{"00-" + trace + "-" + span, false},
-		{"00-" + trace + "-" + span + "-0g", false},
-		{"0-" + trace + "-" + span + "-01", false},
-		{"00-" + strings.ToUpper(trace) + "-" + span + "-01", false},
-		{"00-" + trace + "-" + strings.ToUpper(span) + "-01", false},
-		{"00-" + trace[1:] + "-" + span + "-01", false},
-		{"00-" + trace + "0-" + span + "-01", false},
-		{"00-" + trace + "-" + span[1:] + "-01", false},
-		{"00-" + strings.Repeat("0", 32) + "-" + span + "-01", false},
-		{"00-" + trace + "-" + strings.Repeat("0", 16) + "-01", false},
-		{" 00-" + trace + "-" + span + "-01", false},
-		{"00-" + trace + "-" + span + "-01\n", false},
-		{"00_" + trace + "_" + span + "_01", false},
-	}
-	for _, tt := range tests {
-		wantTrace, wantSpan := "", ""
-		if tt.ok {
-			wantTrace, wantSpan = trace, span
-		}
-		if gotTrace, gotSpan := parseTraceparent(tt.text); gotTrace != wantTrace || gotSpan != wantSpan {
-			t.Errorf("%q: got %q and %q", tt.text, gotTrace, gotSpan)
-		}
-	}
-}
-
-func TestPod(t *testing.T) {
-	tests := []struct{ args, want string }{
-		{"", ""},
-		{"K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1", "default/web-1"},
-		{"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-1;K8S_POD_INFRA_CONTAINER_ID=c0ffee;PASSWORD=x;", "default/web-1"},
-		{"IgnoreUnknown=0;K8S_POD_NAME=web-1;OTHER=1", "/web-1"},
-		{"K8S_POD_NAMESPACE=default", ""},
-		{"PASSWORD=x", ""},
-		{"no pair", ""},
-	}
-	for _, tt := range tests {
-		if got := pod(tt.args); got != tt.want {
-			t.Errorf("%q: got %q, want %q", tt.args, got, tt.want)
-		}
 	}
 }

@@ -48,9 +48,14 @@ func FuzzRead(f *testing.F) {
 
 // FuzzTraceparent compares with OpenTelemetry's reading, which takes a "-" at the end, and of version 00 no flags that it does not know.
 func FuzzTraceparent(f *testing.F) {
-	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	f.Add("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
-	f.Add("00-00000000000000000000000000000000-0000000000000000-00")
+	const ids = "0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
+	for _, text := range []string{
+		"", "00-" + ids, "00-" + ids + "-01", "00-" + ids + "-ff", "01-" + ids + "-01", "cc-" + ids + "-01-more", "ff-" + ids + "-01", "00-" + ids + "-01-more",
+		"00-" + ids + "-1", "00-" + ids + "-0g", "0-" + ids + "-01", "00-" + strings.ToUpper(ids) + "-01", "00-" + ids[1:] + "-01", "00-0" + ids + "-01",
+		"00-" + ids[:48] + "-01", "00-" + ids[:33] + "0000000000000000-01", "00-00000000000000000000000000000000" + ids[32:] + "-01", " 00-" + ids + "-01", "00_" + ids + "-01",
+	} {
+		f.Add(text)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		traceID, spanID := parseTraceparent(text)
 		ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": text})

@@ -1,7 +1,6 @@
 package calllog
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,17 +101,6 @@ func TestReader(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rotateNow := func() {
-		t.Helper()
-		f, _, err := open(filepath.Join(dir, current), os.O_RDWR)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if !rotate(dir, f, MinSize) {
-			t.Fatal("not rotated")
-		}
-	}
 	next()
 	write(current, called(1, "a"))
 	next("a")
@@ -123,14 +111,14 @@ func TestReader(t *testing.T) {
 	write(current, line[20:])
 	next("b")
 	write(current, called(3, "c"))
-	rotateNow()
+	rotateNow(t, dir)
 	write(current, called(5, "e"))
 	write(older, called(4, "d")) // by one who had it open
 	next("c", "d", "e")
 	write(current, called(6, "f"))
-	rotateNow()
+	rotateNow(t, dir)
 	next("f")
-	rotateNow()
+	rotateNow(t, dir)
 	write(current, called(7, "g"))
 	next("g") // the file that had f is gone
 	if err := Off(dir); err != nil {
@@ -167,48 +155,6 @@ func TestReaderOfAFileThatIsGone(t *testing.T) {
 	for _, want := range []int{3, 0} {
 		if all, err := r.Next(); err != nil || len(all) != want {
 			t.Errorf("got %v, %v; want %d", containers(all), err, want)
-		}
-	}
-}
-
-// BenchmarkRead reads the log of a node with thousands of calls.
-func BenchmarkRead(b *testing.B) {
-	dir := b.TempDir()
-	c := full()
-	var text []byte
-	for i := range 20_000 {
-		c.ContainerID = fmt.Sprintf("%064d", i)
-		text = append(text, c.line()...)
-	}
-	if err := os.WriteFile(filepath.Join(dir, current), text, 0o600); err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		if all, _, err := Read(dir); len(all) != 20_000 || err != nil {
-			b.Fatal(len(all), err)
-		}
-	}
-}
-
-// BenchmarkOff is what a call pays while the log is off.
-func BenchmarkOff(b *testing.B) {
-	dir := b.TempDir()
-	for b.Loop() {
-		Begin(dir)
-	}
-}
-
-// BenchmarkOn is what it pays for its line.
-func BenchmarkOn(b *testing.B) {
-	dir := filepath.Join(b.TempDir(), "log")
-	if err := On(dir, DefaultSize); err != nil {
-		b.Fatal(err)
-	}
-	c := full()
-	for b.Loop() {
-		if err := add(dir, c.line()); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

@@ -79,22 +79,3 @@ func TestCopyIsStrictAndAtTheTop(t *testing.T) {
 		t.Errorf("the copy's error is the document's: %v", err)
 	}
 }
-
-// What was taken is read like any other value.
-func TestReadWhatWasTaken(t *testing.T) {
-	o := parse(t, `{"IPAM": {"type": "lost"}}`).Copy()
-	from := parse(t, `{"ipam": {"ranges": [[{"subnet": 7}]]}, "capabilities": {"a": true, "b": false}}`)
-	o.SetFrom(from, "ipam", "capabilities")
-	text := "unset"
-	o.Object("ipam").String("type", &text)
-	if text != "unset" {
-		t.Errorf("the type is %q", text)
-	}
-	o.Object("ipam").ObjectLists("ranges", func(list []*Object) { list[0].String("subnet", new(string)) })
-	if want := `key "ipam.ranges[0][0].subnet": want a string, got the number 7`; o.Err() == nil || o.Err().Error() != want {
-		t.Errorf("error %v, want %s", o.Err(), want)
-	}
-	if keys := o.Object("capabilities").TrueKeys(); len(keys) != 1 {
-		t.Errorf("keys %q, want one", keys)
-	}
-}

@@ -54,6 +54,7 @@ func FuzzConfig(f *testing.F) {
 		`{"name":"\ud83d\ude00\u0041","ipam":{"type":null,"routes":null},"vlan":null}`,
 		`{"name":7,"mtu":"x","ipam":[],"search":{}}`,
 		`{"mtu":1e3}`, `{"mtu":-0}`, `{"mtu":01}`, `{"":""}`, `[]`, `{"a":[[[[]]]]}`, "{\"name\":\"\xff\"}", `{"name":"\ud800"}`,
+		`{"name": "demo"`, `{} {}`, `{"name": "demo",}`, `{"mtu": -}`, "{\"name\": \"a\nb\"}", `{"name": "\x"}`,
 	} {
 		f.Add([]byte(seed))
 	}

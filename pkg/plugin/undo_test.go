@@ -4,110 +4,71 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// steps pushes steps that note their names, and do what is given for them.
-func steps(u *Undo, ran *[]string, do map[string]func() error, names ...string) {
-	for _, name := range names {
-		u.Push("take back "+name, func(context.Context) error {
-			*ran = append(*ran, name)
-			if f := do[name]; f != nil {
-				return f()
-			}
-			return nil
-		})
-	}
-}
-
-func add(ctx context.Context, do map[string]func() error, result error) (ran []string, err error) {
-	err = func() (err error) {
-		var undo Undo
-		defer undo.OnError(ctx, &err)
-		steps(&undo, &ran, do, "link", "lease", "rule")
-		return result
-	}()
-	return ran, err
-}
-
-func TestUndoRunsNewestFirst(t *testing.T) {
+// Steps are undone from the last to the first, each of them whatever becomes of the others, also in a call that was cancelled, or by a bug.
+func TestUndo(t *testing.T) {
 	failure := &types.Error{Code: types.ErrTryAgainLater, Msg: "no address left", Details: "wait"}
-	ran, err := add(context.Background(), nil, failure)
-	if want := []string{"rule", "lease", "link"}; !slices.Equal(ran, want) {
-		t.Errorf("ran %v, want %v", ran, want)
-	}
-	if err != failure {
-		t.Errorf("error %v, want the one that was returned", err)
-	}
-}
-
-func TestUndoDoesNothingOnSuccess(t *testing.T) {
-	if ran, err := add(context.Background(), nil, nil); ran != nil || err != nil {
-		t.Errorf("ran %v, error %v", ran, err)
-	}
-}
-
-func TestUndoRunsInACancelledCall(t *testing.T) {
-	type key struct{}
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "kept"))
-	cancel()
-	err := func() (err error) {
-		var undo Undo
-		defer undo.OnError(ctx, &err)
-		undo.Push("look at the context", func(ctx context.Context) error {
-			if _, bounded := ctx.Deadline(); ctx.Err() != nil || !bounded || ctx.Value(key{}) != "kept" {
-				t.Errorf("the step's context: error %v, bounded %v, value %v", ctx.Err(), bounded, ctx.Value(key{}))
+	for name, tt := range map[string]struct {
+		result error
+		do     func() error // for the second step
+		bug    bool
+		undone bool
+		msg    string
+	}{
+		"success":             {},
+		"failure":             {result: failure, undone: true, msg: "no address left"},
+		"a step that fails":   {result: failure, do: func() error { return errors.New("busy") }, undone: true, msg: "no address left (and not everything could be undone: take back lease: busy)"},
+		"a step that panics":  {result: failure, do: func() error { panic("oh") }, undone: true, msg: "no address left (and not everything could be undone: take back lease: bug: oh)"},
+		"a bug of the plugin": {bug: true, undone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			type key struct{}
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+			cancel()
+			var ran []string
+			err := func() (err error) {
+				defer func() {
+					if p := recover(); (p == "a bug") != tt.bug {
+						t.Errorf("panic %v", p)
+					}
+				}()
+				var undo Undo
+				defer undo.OnError(ctx, &err)
+				for _, step := range []string{"link", "lease", "rule"} {
+					undo.Push("take back "+step, func(ctx context.Context) error {
+						if _, bounded := ctx.Deadline(); ctx.Err() != nil || !bounded || ctx.Value(key{}) != "kept" {
+							t.Errorf("the step's context: error %v, bounded %v, value %v", ctx.Err(), bounded, ctx.Value(key{}))
+						}
+						if ran = append(ran, step); step == "lease" && tt.do != nil {
+							return tt.do()
+						}
+						return nil
+					})
+				}
+				if tt.bug {
+					panic("a bug")
+				}
+				return tt.result
+			}()
+			if undone := slices.Equal(ran, []string{"rule", "lease", "link"}); undone != tt.undone || !undone && ran != nil {
+				t.Errorf("ran %v", ran)
 			}
-			return nil
+			if tt.msg == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if e := AsError(err); e.Code != failure.Code || e.Details != failure.Details || e.Msg != tt.msg {
+				t.Errorf("error %#v, want %q", e, tt.msg)
+			}
 		})
-		return ctx.Err()
-	}()
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-}
-
-func TestUndoGoesOnAfterAFailure(t *testing.T) {
-	failure := &types.Error{Code: types.ErrTryAgainLater, Msg: "no address left", Details: "wait"}
-	ran, err := add(context.Background(), map[string]func() error{
-		"rule":  func() error { return errors.New("busy") },
-		"lease": func() error { panic("no lease") },
-	}, failure)
-	if want := []string{"rule", "lease", "link"}; !slices.Equal(ran, want) {
-		t.Errorf("ran %v, want %v", ran, want)
-	}
-	e := AsError(err)
-	if e.Code != failure.Code || e.Details != failure.Details {
-		t.Errorf("error %#v lost its code or details", e)
-	}
-	for _, want := range []string{"no address left (and not everything could be undone", "take back rule: busy", "take back lease: bug: no lease"} {
-		if !strings.Contains(e.Msg, want) {
-			t.Errorf("message %q, want it to contain %q", e.Msg, want)
-		}
 	}
 	if failure.Msg != "no address left" {
 		t.Error("the returned error itself was changed")
-	}
-}
-
-func TestUndoRunsOnAPanic(t *testing.T) {
-	var ran []string
-	func() {
-		defer func() {
-			if p := recover(); p != "a bug" {
-				t.Errorf("panic %v, want the one that was raised", p)
-			}
-		}()
-		var err error
-		var undo Undo
-		defer undo.OnError(context.Background(), &err)
-		steps(&undo, &ran, nil, "link", "lease")
-		panic("a bug")
-	}()
-	if want := []string{"lease", "link"}; !slices.Equal(ran, want) {
-		t.Errorf("ran %v, want %v", ran, want)
 	}
 }

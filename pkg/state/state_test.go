@@ -159,13 +159,6 @@ func openFiles(t *testing.T, path string) (n int) {
 	return n
 }
 
-func TestLockNeedsDirectory(t *testing.T) {
-	_, err := Acquire(t.Context(), filepath.Join(t.TempDir(), "absent", "lock"), 0o600, time.Minute)
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want that it does not exist", err)
-	}
-}
-
 func TestHolderOfTable(t *testing.T) {
 	const table = `1: POSIX  ADVISORY  WRITE 1 fe:00:7 0 EOF
 2: -> FLOCK  ADVISORY  WRITE 2 fe:00:7 0 EOF
@@ -180,32 +173,34 @@ func TestHolderOfTable(t *testing.T) {
 	}
 }
 
-func TestWriteReplaces(t *testing.T) {
+func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, text := range []string{"the first", "2nd"} {
 		if err := Write(path, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := os.ReadFile(path); string(got) != text {
-			t.Errorf("the file holds %q, want %q", got, text)
-		}
+		holds(t, path, text, 0o640)
 	}
-	if st, _ := os.Stat(path); st.Mode() != 0o640 {
-		t.Errorf("mode %v, want 0640", st.Mode())
-	}
-	onlyFiles(t, dir, "file")
-}
-
-func TestWriteFailsCleanly(t *testing.T) {
-	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := Write(filepath.Join(dir, "taken"), []byte("x"), 0o600); err == nil {
 		t.Error("a directory was replaced")
 	}
-	onlyFiles(t, dir, "taken")
+	onlyFiles(t, dir, "file", "taken")
+}
+
+func holds(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	got, _ := os.ReadFile(path)
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != text || st.Mode() != mode {
+		t.Errorf("the file holds %q, %v; want %q, %v", got, st.Mode(), text, mode)
+	}
 }
 
 func TestCreate(t *testing.T) {
@@ -219,12 +214,7 @@ func TestCreate(t *testing.T) {
 			if err := create(path, []byte("two"), 0o600); !errors.Is(err, os.ErrExist) {
 				t.Errorf("the second time: %v, want that it exists", err)
 			}
-			if got, _ := os.ReadFile(path); string(got) != "one" {
-				t.Errorf("the file holds %q", got)
-			}
-			if st, _ := os.Stat(path); st.Mode() != 0o600 {
-				t.Errorf("mode %v, want 0600", st.Mode())
-			}
+			holds(t, path, "one", 0o600)
 			onlyFiles(t, dir, "a")
 		})
 	}

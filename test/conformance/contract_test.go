@@ -325,6 +325,7 @@ func environmentRows() []row {
 			for _, path := range []string{"/run/netns/none", "/run/plain", "/run"} {
 				l.answered(l.process("ADD", c, lan, set("CNI_NETNS", path)), 8, path)
 				l.answered(l.process("CHECK", c, lan, set("CNI_NETNS", path)), 8, path)
+				l.answered(l.process("ADD", c, lan, set("CNI_NETNS", path), set("CNI_NETNS_OVERRIDE", "1")), 8, path)
 			}
 			before.unchanged()
 		}},
@@ -506,6 +507,7 @@ func errorRows() []row {
 			})
 			l.refused(l.verb("ADD", l.pod("old"), with(lan, "cniVersion", `"0.4.0"`, "mtu", `"big"`)))
 			l.same(l.process("ADD", l.pod("older"), with(lan, "cniVersion", `"0.3.1"`, "mtu", `"big"`)).Error.CNIVersion, "0.3.1")
+			l.same(l.process("ADD", l.pod("newer"), with(lan, "cniVersion", `"7.0.0"`)).Error.CNIVersion, "1.1.0")
 		}},
 		{name: "each error has details, which say what can be done", differs: noDetails, test: func(l *lab) {
 			each(l, func(r netlab.PluginResult) {
@@ -577,7 +579,7 @@ var verbRows = []row{
 		n := conf(lan).in("1.1.0")
 		c := l.attach(n, "web")
 		before := l.now(c)
-		for _, list := range []string{`{}`, `[7]`, `[{"containerID":7,"ifname":"eth0"}]`, `"all"`} {
+		for _, list := range []string{`{}`, `[7]`, `[{"containerID":7,"ifname":"eth0"}]`, `[{"containerID":"web"}]`, `"all"`} {
 			l.refused(l.each("GC", nil, n, func(call *netlab.PluginCall) {
 				call.Config = with(call.Config.(string), "cni.dev/valid-attachments", list)
 			}))

@@ -200,12 +200,13 @@ var leaseReading = []row{
 	}},
 	{name: "files that are not named as addresses are left alone", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		for _, name := range []string{"notes", "10.1.2", "10.1.2.999", "10.1.2.2.bak"} {
+		names := []string{"10.1.2", "10.1.2.2.bak", "10.1.2.999", "::ffff:10.1.2.9", "FD00::3", "fe80::1%eth0", "notes"}
+		for _, name := range names {
 			l.write(leaseDir+name, "")
 		}
 		l.must(c.del(), l.gc(leased(plainRange)))
 		l.attach(leased(plainRange), "two")
-		l.held("10.1.2", "10.1.2.2.bak", "10.1.2.3", "10.1.2.999", "notes")
+		l.held(slices.Sorted(slices.Values(append(names, "10.1.2.3")))...)
 	}},
 }
 

@@ -1,18 +1,15 @@
 package collect
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
-	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -162,47 +159,6 @@ func TestSweep(t *testing.T) {
 			if got := fmt.Sprint(b.released); got != c.want || r.Goes[0].Outcome != Removed {
 				t.Errorf("released %s, want %s; %+v", got, c.want, r.Goes[0])
 			}
-		})
-	}
-}
-
-func TestRestrict(t *testing.T) {
-	b := newBench(t)
-	b.result(of("gone"))
-	b.result(of("late"))
-	b.ipam.held = [][]plugin.Held{{address(of("gone"), "10.1.0.9", old), address(plugin.Key{Network: "net"}, "10.1.0.8", old)}}
-	text, err := json.Marshal(b.plan())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		change func()
-		reason string // of what is skipped
-	}{
-		"nothing":                   {func() {}, ""},
-		"the lease is another one":  {func() { b.ipam.held[0][0].Since = old.Add(-time.Second) }, "it holds something that is not in the report: address 10.1.0.9"},
-		"another lease":             {func() { b.ipam.held[0] = append(b.ipam.held[0], address(of("gone"), "10.1.0.10", old)) }, "it holds something that is not in the report: address 10.1.0.10"},
-		"it is valid":               {func() { b.Valid = []types.GCAttachment{{ContainerID: "gone", IfName: "eth0"}} }, "it is named as valid"},
-		"the result is another one": {func() { _ = os.Chtimes(node.PathOf(b.cache, of("gone")), old, old.Add(time.Nanosecond)) }, "libcni's result of it was written again since"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.change()
-			listed, err := Decode(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			listed.Goes = slices.DeleteFunc(listed.Goes, func(it *Item) bool { return it.ContainerID == "late" })
-			now := b.plan()
-			now.Restrict(listed)
-			if len(now.Goes) != 2 || now.Goes[1].Owner != "" || now.Goes[1].Outcome != "" {
-				t.Fatalf("%+v %+v", *now.Goes[0], *now.Goes[len(now.Goes)-1])
-			}
-			if it := now.Goes[0]; it.Owner != "net/gone/eth0" || it.Reason != c.reason || (it.Outcome == Skipped) != (c.reason != "") {
-				t.Errorf("%+v", it)
-			}
-			b.Valid = nil
-			b.ipam.held = [][]plugin.Held{{address(of("gone"), "10.1.0.9", old), address(plugin.Key{Network: "net"}, "10.1.0.8", old)}}
-			b.result(of("gone"))
 		})
 	}
 }

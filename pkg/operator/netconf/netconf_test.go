@@ -149,15 +149,6 @@ func TestLoad(t *testing.T) {
 			t.Errorf("the file of network %s is %s, want %s", name, got, want)
 		}
 	}
-	for name, want := range map[string]string{
-		"template.conflist": "it is a template, not a network: containerd",
-		"broken.conflist":   "error parsing configuration list",
-	} {
-		path := write(name, map[string]string{"template.conflist": template, "broken.conflist": `{"name": {{`}[name])
-		if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
-	}
 }
 
 // template is one of containerd's documentation.

@@ -78,73 +78,14 @@ func cached(t *testing.T, cache string, k plugin.Key, netns string) {
 		k.ContainerID, k.IfName, k.Network, netns, config, netns))
 }
 
-func TestRead(t *testing.T) {
-	o, cache := laboratory(t)
-	gone, held, other := plugin.Key{Network: "net", ContainerID: "gone", IfName: "eth0"}, plugin.Key{Network: "net", ContainerID: "held", IfName: "eth0"},
-		plugin.Key{Network: "elsewhere", ContainerID: "other", IfName: "eth0"}
-	cached(t, cache, gone, "/proc/0/ns/net")
-	cached(t, cache, other, "")
-	write(t, cache+"/results", "net-torn-eth0", `{"kind"`)
-	write(t, cache+"/results", "net-wrong-eth0", `{"kind": "cniCacheV1", "containerId": "id", "ifName": "eth0", "networkName": "net"}`)
-	store := &fake{held: []plugin.Held{
-		address(gone, "10.1.0.9"), address(held, "10.1.0.10"), address(plugin.Key{Network: "net"}, "10.1.0.11"),
-		address(plugin.Key{Network: "net", ContainerID: "gone"}, "10.1.0.12"),
-		{Key: plugin.Key{Network: "net"}, Owner: "net/cut~0123456789abcdef/eth0", What: "rule"},
-		{MayBe: []string{"other", "third"}, What: "rule of old"},
-	}}
-	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
-	n := Read(t.Context(), o)
-
-	type summary struct {
-		state State
-		held  int
-	}
-	got := map[string]summary{}
-	for _, a := range n.Attachments {
-		got[a.Owner] = summary{a.State, len(a.Held)}
-	}
-	want := map[string]summary{
-		"net/gone/eth0": {Gone, 2}, "net/held/eth0": {Unknown, 1}, "net/cut~0123456789abcdef/eth0": {Unknown, 1}, "elsewhere/other/eth0": {Unknown, 1},
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("attachments\n%v, want\n%v", got, want)
-	}
-	if len(n.Unowned) != 1 || n.Unowned[0].What != "address 10.1.0.11" {
-		t.Errorf("unowned: %v", n.Unowned)
-	}
-	if len(n.Unread) != 3 {
-		t.Errorf("unread: %v", n.Unread)
-	}
-	for _, u := range n.Unread {
-		if filepath.Dir(u.What) == filepath.Join(cache, "results") && u.Network != "net" {
-			t.Errorf("%s is about network %q", u.What, u.Network)
-		}
-	}
-	w := n.Network("net")
-	if w == nil || w.Attachments != 3 || w.Gone != 1 || len(w.Pools) != 1 {
-		t.Fatalf("network: %+v", w)
-	}
-	if p := w.Pools[0]; p.Size != 254 || p.Used != 4 || p.Gone != 2 {
-		t.Errorf("pool: %+v", p)
-	}
-	if w := n.Network("elsewhere"); w == nil || w.File != "" || w.Attachments != 1 {
-		t.Errorf("the network that no file has: %+v", w)
-	}
-
-	a := n.Attachment(gone)
-	if a.Pod != "shop/web-0" || a.MAC != "02:00:00:00:00:09" || a.Limits == nil || a.Limits.IngressRate != 8000 || a.Since.Unix() != 1000 || a.Held[0].What != "address 10.1.0.12" || a.Master != "eth7" ||
-		fmt.Sprint(a.Addresses) != "[10.1.0.9/24 10.1.0.12/32]" || fmt.Sprint(a.Ports) != "[8080:80/tcp]" || fmt.Sprint(a.Plugins) != "[fake]" {
-		t.Errorf("%+v", a)
-	}
-	for name, by := range map[string]string{
-		"gone": "container", "net/gone/eth0": "container", "gon": "container", "10.1.0.9": "address", "10.1.0.9/24": "address", "web-0": "pod", "shop/web-0": "pod",
-		"02:00:00:00:00:09": "MAC address", "8080": "port", ":8080": "port", "8080/tcp": "port", "tcp/8080": "port", "8080/udp": "", "/proc/0/ns/net": "namespace", "go": "", "10.1.0.99": "", "0": "", "": "",
-	} {
+// TestFind is about names that are none of an attachment. TestShowName of test/operator has those that are.
+func TestFind(t *testing.T) {
+	n := &Node{Attachments: []*Attachment{{Network: "net", ContainerID: "gone", IfName: "eth0", Owner: "net/gone/eth0",
+		Ports: []Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}}}}
+	for name, by := range map[string]string{"gon": "container", "go": "", "8080/tcp": "port", "tcp/8080": "port", "8080/udp": "", "10.1.0.99": "", "0": "", "": ""} {
 		found := ""
 		for _, m := range n.Find(name) {
-			if m.Attachment == a {
-				found = m.By
-			}
+			found = m.By
 		}
 		if found != by {
 			t.Errorf("%q: found by %q, want %q", name, found, by)

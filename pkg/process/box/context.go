@@ -25,7 +25,10 @@ func endings() []os.Signal {
 func callContext(command plugin.Command, limit time.Duration) (context.Context, context.CancelFunc) {
 	ending := endings()
 	ctx, end := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("out of time after %v", limit))
-	if (command == plugin.Add || command == plugin.Del) && len(ending) > 0 { // of none it would ignore all, the ends of children too
+	if len(ending) == 0 { // of none it would ignore all, and an ADD be ended by all: by the end of a child, and by those of Go's own
+		return ctx, end
+	}
+	if command == plugin.Add || command == plugin.Del {
 		signal.Ignore(ending...)
 	}
 	if command != plugin.Add {

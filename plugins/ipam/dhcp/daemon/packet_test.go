@@ -73,21 +73,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestMTU is about the MTU that a server sends, on a link of 1500.
-func TestMTU(t *testing.T) {
-	for sent, want := range map[uint16]int{67: 0, 68: 68, 1400: 1400, 1500: 1500, 1501: 0, 9000: 0} {
-		f := &v4{options: &dhcp.Options{}}
-		h, err := f.parse(ack(t, raw(1, 255, 255, 255, 0), raw(3, 192, 0, 2, 1), raw(26, byte(sent>>8), byte(sent))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &types100.Result{}
-		if err := f.report(h, 1500, r); err != nil || len(r.Routes) != 1 || r.Routes[0].MTU != want {
-			t.Errorf("%d: %v, error %v; want %d", sent, r.Routes, err, want)
-		}
-	}
-}
-
 // TestIsDomain is about what servers send as a domain name.
 func TestIsDomain(t *testing.T) {
 	long := strings.Repeat("a", 63)

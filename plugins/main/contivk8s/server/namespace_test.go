@@ -123,41 +123,6 @@ func TestNamespaceThatIsSwapped(t *testing.T) {
 	}
 }
 
-// The agent need not see the namespace's path: the client passes the namespace. What is kept has the path, and so has a later DEL.
-func TestNamespaceThatIsPassed(t *testing.T) {
-	b := newBench(t)
-	mounted := newNetns(t)
-	inode := inodeOf(t, mounted)
-	hidden := filepath.Join(t.TempDir(), "hidden")
-	for _, prepare := range []func(){
-		func() {},                      // nothing is at the path
-		func() { b.write(hidden, "") }, // a file on which it is mounted elsewhere
-	} {
-		prepare()
-		var opened []string
-		b.do = func(_ context.Context, verb, _, netns string) (string, error) {
-			if verb == "ADD" && inodeOf(t, netns) != inode || !strings.HasPrefix(netns, fmt.Sprintf("/proc/%d/fd/", os.Getpid())) {
-				t.Errorf("%s at %s, which is another namespace", verb, netns)
-			}
-			if verb == "DEL" && (strings.Contains(b.stdin, hidden) || !strings.Contains(b.stdin, `"sandbox":"`+netns+`"`)) {
-				t.Errorf("DEL at %s has %s", netns, b.stdin)
-			}
-			opened = append(opened, verb+" "+netns)
-			return "", nil
-		}
-		own := fmt.Sprintf("/proc/%d/ns/net", os.Getpid()) // as contiv's shim names itself
-		b.expect(read(t, b.connect(contiv.AddPath, of("c1", own), openFile(t, mounted), hidden)), 200, 0, `"ipaddress":"10.1.2.3/24"`)
-		kept, text := b.result("c1")
-		if kept != hidden || strings.Count(text, hidden) != 2 || strings.Contains(text, "/proc/") {
-			t.Errorf("libcni keeps %s", text)
-		}
-		b.expect(read(t, b.connect(contiv.DelPath, of("c1", own), openFile(t, mounted), hidden)), 200, 0)
-		if len(opened) != 2 {
-			t.Errorf("calls: %s", opened)
-		}
-	}
-}
-
 // contiv's own shim names the namespace of its own process. Its path must not be kept: a mount of the namespace is, or it is refused.
 func TestNamespaceOfTheClient(t *testing.T) {
 	b := newBench(t)
