@@ -35,6 +35,8 @@ type field struct {
 	pods    map[string]*netlab.Pod
 }
 
+const portmap = `{"type": "portmap", "capabilities": {"portMappings": true}}`
+
 // networksOfField are behind a bridge or not, masqueraded or not, with lists and with policies, beside the network demo.
 var networksOfField = map[string]string{
 	"routed": `{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "subnet": "10.89.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}, ` + portmap,
