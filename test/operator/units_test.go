@@ -2,7 +2,6 @@ package operator
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -31,76 +30,6 @@ func unit(t *testing.T, name string) map[string]string {
 		}
 	}
 	return values
-}
-
-// analyze runs systemd-analyze where cnictl and the plugins are installed.
-func analyze(t *testing.T, args ...string) (printed string, err error) {
-	t.Helper()
-	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "dhcp")
-	host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/usr/local/bin")
-	host.MustRun(t, "cp", netlab.Cnictl(t), "/usr/local/bin/cnictl")
-	return host.Output(host.Command("sh", append([]string{"-c", `exec systemd-analyze "$@" 2>&1`, "sh"}, args...)...))
-}
-
-// TestUnitsAreValid: systemd understands every line of the units, and finds what they start.
-func TestUnitsAreValid(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(unitDir + "/cnibox-*")
-	if err != nil || len(files) < 7 {
-		t.Fatalf("%d units, error %v", len(files), err)
-	}
-	dir, args := t.TempDir(), []string{"verify", "--man=no"}
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, strings.Replace(filepath.Base(f), "@.", "@nftables.", 1))
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, path)
-	}
-	if printed, err := analyze(t, args...); err != nil || strings.Contains(printed, "cnibox-") {
-		t.Errorf("error %v:\n%s", err, printed)
-	}
-}
-
-// sandboxed are the units that run cnictl with few rights.
-var sandboxed = []string{"cnibox-agent.service", "cnibox-repair.service", "cnibox-gc.service", "cnibox-metrics.service", "cnibox-etcd.service"}
-
-// TestUnitsExposeLittle: by systemd's own measure, from 0 to 10, of which a service without any sandbox has 9.6.
-func TestUnitsExposeLittle(t *testing.T) {
-	t.Parallel()
-	for _, name := range sandboxed {
-		if printed, err := analyze(t, "security", "--offline=true", "--no-pager", "--threshold=43", must(filepath.Abs(filepath.Join(unitDir, name)))); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, printed)
-		}
-	}
-}
-
-func must(path string, err error) string {
-	if err != nil {
-		panic(err)
-	}
-	return path
-}
-
-// TestUnitsSeeTheNode: what is hidden from a program that judges what is gone would be gone for it.
-func TestUnitsSeeTheNode(t *testing.T) {
-	t.Parallel()
-	for _, name := range sandboxed {
-		u := unit(t, name)
-		for _, key := range []string{"PrivateTmp", "ProtectProc", "PrivateNetwork", "InaccessiblePaths", "TemporaryFileSystem", "PrivateMounts", "PrivateUsers", "ProcSubset"} {
-			if value, ok := u[key]; ok {
-				t.Errorf("%s has %s=%s", name, key, value)
-			}
-		}
-		if u["ProtectHome"] != "read-only" { // containers of users have their namespaces in /run/user
-			t.Errorf("%s has ProtectHome=%s", name, u["ProtectHome"])
-		}
-	}
 }
 
 // asUnit runs what a unit starts, with its capabilities, and with directories read-only as they are for it. All system calls must be among those
@@ -162,60 +91,6 @@ func systemCalls(t *testing.T, filter string) map[string]bool {
 		}
 	}
 	return all
-}
-
-// TestUnitsHaveEnough does the work of the units with no more rights than they have: what a flush took is put back, what is gone is reported
-// and nothing else, and figures are those that root gets, with doctor's findings in them.
-func TestUnitsHaveEnough(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	o.host.MustRun(t, "sh", "-ec", `mount -t tmpfs tmpfs /mnt; sed -i 's/"name"/"repair": "all", "name"/' /etc/cni/net.d/10-demo.conflist`)
-	web, address := o.attach("web")
-	gone, _ := o.attach("gone")
-	o.host.NewPod(t, "user") // its namespace is in a directory that is closed to all but a user
-	o.host.MustRun(t, "sh", "-ec", `mkdir -p /run/user/1000/netns; touch /run/user/1000/netns/user; mount --bind /run/netns/user /run/user/1000/netns/user
-		chown 1000 /run/user/1000; chmod 700 /run/user/1000`)
-	o.must("add", "demo", "/run/user/1000/netns/user", "--id", "user")
-	pod := o.host.NewPod(t, "process")
-	process := pod.Command("sleep", "1000") // and this one is named by a process with all rights
-	pod.Background(t, process)
-	o.must("add", "demo", fmt.Sprintf("/proc/%d/ns/net", o.host.PID(t, process)), "--id", "process")
-	gone.Delete(t)
-	o.host.MustRun(t, "sh", "-ec", "touch -d '5 minutes ago' /var/lib/cni/networks/demo/* /var/lib/cni/results/*; nft flush ruleset; ip addr flush dev demo0")
-	web.MustRun(t, "sh", "-c", "ip addr flush dev eth0; sysctl -qw net.ipv4.conf.eth0.log_martians=0")
-	o.asUnit("cnibox-repair.service")
-	o.must("check", "demo", web.Path(), "--id", "web")
-	if err := o.host.Ping(address, netlab.Patience); err != nil {
-		t.Error(err)
-	}
-
-	o.asUnit("cnibox-gc.service")
-	var report struct {
-		Goes, Stays []struct{ ContainerID, State string }
-		Unread      []any
-	}
-	if err := json.Unmarshal([]byte(o.host.MustRun(t, "cat", "/mnt/gc.json")), &report); err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Goes) != 1 || report.Goes[0].ContainerID != "gone" || len(report.Stays) != 3 || len(report.Unread) > 0 {
-		t.Errorf("gc reports %+v", report)
-	}
-	for _, s := range report.Stays {
-		if s.State != "alive" {
-			t.Errorf("%s is %s", s.ContainerID, s.State)
-		}
-	}
-
-	o.asUnit("cnibox-metrics.service")
-	inside, outside := figures(t, o.host.MustRun(t, "cat", "/mnt/cnibox.prom")), figures(t, o.must("metrics"))
-	for name := range outside {
-		if inside[name] != outside[name] && !strings.Contains(name, "timestamp") {
-			t.Errorf("%s is %v for the unit, and %v for root", name, inside[name], outside[name])
-		}
-	}
-	if len(inside) != len(outside) {
-		t.Errorf("for the unit: %v\nfor root: %v", inside, outside)
-	}
 }
 
 // TestAgentUnitHasEnough has the agent do its work with no more rights than its unit has.
