@@ -3,6 +3,7 @@ package operator
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -144,4 +145,17 @@ func (o *operator) example(line string) {
 	if out, err := o.host.Output(script); err != nil {
 		o.Errorf("$ %s\n%v\n%s", line, err, out)
 	}
+}
+
+// eventually waits until a command line of the shell succeeds.
+func (o *operator) eventually(line string) {
+	o.Helper()
+	netlab.Eventually(o, func() error {
+		cmd := o.host.Command("sh", "-c", line)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
+		if out, err := o.host.Output(cmd); err != nil {
+			return fmt.Errorf("%s\n%w\n%s", line, err, out)
+		}
+		return nil
+	})
 }

@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 			t.Parallel()
 			o, outside := newOperatorBeside(t)
 			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, begun: map[string]*exec.Cmd{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
-				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "SOURCE": filepath.Join(pretend, "../../../.."), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
+				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "SOURCE": filepath.Join(pretend, "../../../.."), "UNIT": filepath.Join(pretend, "../unit"), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
 			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), Condition: s.has, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
 				for name, value := range s.variables {
@@ -263,8 +263,6 @@ func (s *script) commands() map[string]command {
 			}
 			s.ended(ts, false, 0, printed)
 		},
-		// unit NAME does what a unit of systemd's starts, with the rights that it has there: unitCommand.
-		"unit": func(_ *testscript.TestScript, _ bool, args []string) { s.asUnit(args[0]) },
 	}
 }
 
