@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"encoding/json"
 	"net"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -110,7 +108,7 @@ func (f *field) tryCrowded(t *testing.T) {
 	}{
 		{"doctor", func() string { return f.remedyOf(t, "packet-lost", full) }, func() bool { return len(f.lost(t)) == 0 }},
 		{"doctor, of the table", func() string { return f.remedyOf(t, "connections-nearly-full", "net.netfilter.nf_conntrack_max is") },
-			func() bool { return f.finding(t, "connections-nearly-full") == nil }},
+			func() bool { return len(f.doctor(t, "connections-nearly-full").Findings) == 0 }},
 		{"probe", func() string {
 			_, printed := f.cnictl("probe", "demo", "--to", netlab.OutsideIPv4, "--timeout", silence.String())
 			t.Logf("%s", printed)
@@ -138,27 +136,13 @@ func (f *field) tryCrowded(t *testing.T) {
 	}
 }
 
-// finding is what doctor finds of a kind, nil if it finds nothing.
-func (f *field) finding(t *testing.T, code string) *doctor.Finding {
-	t.Helper()
-	_, printed := f.cnictl("doctor", "--json", code)
-	var e examined
-	if err := json.Unmarshal([]byte(printed), &e); err != nil {
-		t.Fatalf("%v\n%s", err, printed)
-	}
-	if len(e.Findings) == 0 {
-		return nil
-	}
-	return &e.Findings[0]
-}
-
 // remedyOf is the remedy of what doctor finds of a kind, which has to say something.
 func (f *field) remedyOf(t *testing.T, code, says string) string {
 	t.Helper()
-	got := f.finding(t, code)
-	if got == nil || !strings.Contains(got.Summary, says) {
-		t.Fatalf("%s: %+v, want one that says %q", code, got, says)
+	found := f.doctor(t, code).Findings
+	if len(found) == 0 || !strings.Contains(found[0].Summary, says) {
+		t.Fatalf("%s: %+v, want one that says %q", code, found, says)
 	}
-	t.Logf("%s: %s", got.Code, got.Summary)
-	return got.Remedy
+	t.Logf("%s: %s", found[0].Code, found[0].Summary)
+	return found[0].Remedy
 }

@@ -168,11 +168,7 @@ func TestNoCause(t *testing.T) {
 // lost are the findings of doctor about packets that get lost.
 func (f *field) lost(t *testing.T) (list []string) {
 	t.Helper()
-	_, printed := f.cnictl("doctor", "--json", "docker-drops", "ufw-drops", "forward-drops", "firewalld-no-zone", "packet-lost")
-	var e examined
-	if err := json.Unmarshal([]byte(printed), &e); err != nil {
-		t.Fatalf("%v\n%s", err, printed)
-	}
+	e := f.doctor(t, "docker-drops", "ufw-drops", "forward-drops", "firewalld-no-zone", "packet-lost")
 	for _, found := range e.Findings {
 		list = append(list, found.Code+": "+found.Summary)
 	}
@@ -180,4 +176,13 @@ func (f *field) lost(t *testing.T) (list []string) {
 		list = append(list, "could not look at "+n.What+": "+n.Why)
 	}
 	return list
+}
+
+func (f *field) doctor(t *testing.T, codes ...string) (e examined) {
+	t.Helper()
+	_, printed := f.cnictl(append([]string{"doctor", "--json"}, codes...)...)
+	if err := json.Unmarshal([]byte(printed), &e); err != nil {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	return e
 }

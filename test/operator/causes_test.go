@@ -3,8 +3,6 @@ package operator
 import (
 	"cmp"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,10 +28,11 @@ type cause struct {
 // field is a node with 20 containers on several networks, on which causes are planted.
 type field struct {
 	*operator
-	path    string // of programs: cnictl is one
 	outside *netlab.Outside
 	pods    map[string]*netlab.Pod
 }
+
+const portmap = `{"type": "portmap", "capabilities": {"portMappings": true}}`
 
 // networksOfField are behind a bridge or not, masqueraded or not, with lists and with policies, beside the network demo.
 var networksOfField = map[string]string{
@@ -62,7 +61,7 @@ func newField(t *testing.T) *field {
 func fieldOn(t *testing.T, host *netlab.Host, outside *netlab.Outside) *field {
 	outside.ServeTCP(t, netlab.OutsideIPv4+":80")
 	host.Feed(t, demo, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
-	f := &field{&operator{t, host}, filepath.Dir(netlab.Cnictl(t)) + ":" + os.Getenv("PATH"), outside, map[string]*netlab.Pod{}}
+	f := &field{&operator{t, host}, outside, map[string]*netlab.Pod{}}
 	for name, plugins := range networksOfField {
 		f.host.Feed(t, `{"cniVersion": "1.1.0", "name": "`+name+`", "plugins": [`+plugins+`]}`, "sh", "-c", "cat >/etc/cni/net.d/20-"+name+".conflist")
 	}
@@ -91,7 +90,7 @@ func fieldOn(t *testing.T, host *netlab.Host, outside *netlab.Outside) *field {
 func (f *field) run(t *testing.T, script string) {
 	t.Helper()
 	cmd := f.host.Command("sh", "-ec", inField+script)
-	cmd.Env = append(os.Environ(), "PATH="+f.path)
+	cmd.Env = f.env()
 	if out, err := f.host.Output(cmd); err != nil {
 		t.Fatalf("%s\n%v\n%s", script, err, out)
 	}

@@ -3,8 +3,8 @@ package operator
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,20 +19,17 @@ import (
 // exit code that it has. The agent's guide has an agent that runs.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	guides := map[string]map[string][]string{}
-	for _, guide := range []string{"agent", "dropped", "troubleshooting"} {
-		guides[guide] = examplesOf(t, "../../docs/operate/"+guide+".md", "\n## ")
-	}
 	pages, err := filepath.Glob("../../docs/operate/cnictl/*.md")
 	if err != nil || len(pages) < 15 {
 		t.Fatalf("cnictl has %d pages: %v", len(pages), err)
 	}
-	for _, page := range pages {
-		guides["cnictl/"+strings.TrimSuffix(filepath.Base(page), ".md")] = examplesOf(t, page, "# cnictl ")
-	}
-	for guide, sections := range guides {
-		for title, commands := range sections {
-			t.Run(guide+"/"+title, func(t *testing.T) {
+	for _, page := range append(pages, "../../docs/operate/agent.md", "../../docs/operate/dropped.md", "../../docs/operate/troubleshooting.md") {
+		guide, mark := strings.TrimSuffix(strings.TrimPrefix(page, "../../docs/operate/"), ".md"), "\n## "
+		if strings.HasPrefix(guide, "cnictl/") {
+			mark = "# cnictl "
+		}
+		for _, section := range partsOf(read(t, page), mark) {
+			t.Run(guide+"/"+section.title, func(t *testing.T) {
 				t.Parallel()
 				o := newOperator(t)
 				o.must("add", "demo", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
@@ -41,34 +38,12 @@ func TestExamples(t *testing.T) {
 				if guide == "agent" {
 					o.startAgent()
 				}
-				for _, command := range commands {
-					o.example(command)
+				for _, s := range section.steps {
+					o.example(s.command)
 				}
 			})
 		}
 	}
-}
-
-// examplesOf returns the commands that a page shows, by section; mark is what sections begin with.
-func examplesOf(t *testing.T, page, mark string) map[string][]string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)```console\n(.*?)```")
-	sections := map[string][]string{}
-	for _, section := range strings.Split(string(text), mark) {
-		title, _, _ := strings.Cut(section, "\n")
-		for _, m := range block.FindAllStringSubmatch(section, -1) {
-			for line := range strings.Lines(m[1]) {
-				if command, ok := strings.CutPrefix(line, "$ "); ok {
-					sections[title] = append(sections[title], strings.TrimSpace(command))
-				}
-			}
-		}
-	}
-	return sections
 }
 
 // startAgent starts an agent that runs until the test ends, or is ended by it.
@@ -93,10 +68,7 @@ func (o *operator) startAgent(args ...string) {
 // TestAgentPage: the agent's guide has each line of its log, each flag, each metric, and each key of its status.
 func TestAgentPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/operate/agent.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := read(t, "../../docs/operate/agent.md")
 	var sources []string
 	for _, pattern := range []string{"../../pkg/operator/agent/*.go", "../../pkg/operator/agent/*/*.go", "../../cmd/cnictl/internal/cmd/agent/*.go"} {
 		found, _ := filepath.Glob(pattern)
@@ -110,7 +82,7 @@ func TestAgentPage(t *testing.T) {
 		}
 		for _, m := range regexp.MustCompile(`(?:(?:[Ll]og\.(?:Info|Warn|Error)|\.warn|count)\(|flags\.\w+\(&[\w.]+, )"([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
 			seen++
-			if !strings.Contains(string(page), m[1]) {
+			if !strings.Contains(page, m[1]) {
 				t.Errorf("docs/operate/agent.md does not have %q of %s", m[1], source)
 			}
 		}
@@ -125,7 +97,7 @@ func TestAgentPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range status {
-		if !strings.Contains(string(page), "`"+key+"`") {
+		if !strings.Contains(page, "`"+key+"`") {
 			t.Errorf("docs/operate/agent.md does not have the key %q", key)
 		}
 	}
@@ -138,10 +110,38 @@ func (o *operator) example(line string) {
 	if !ok {
 		code = "0"
 	}
-	script := exec.Command("sh", "-c", command+"\n[ $? = "+strings.TrimSpace(code)+" ]")
-	script.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
-	script.Dir = o.TempDir()
-	if out, err := o.host.Output(script); err != nil {
-		o.Errorf("$ %s\n%v\n%s", line, err, out)
+	if err := o.shell(command + "\n[ $? = " + strings.TrimSpace(code) + " ]"); err != nil {
+		o.Errorf("$ %s\n%v", line, err)
 	}
+}
+
+// eventually waits until a command line of the shell succeeds.
+func (o *operator) eventually(line string) {
+	o.Helper()
+	netlab.Eventually(o, func() error { return o.shell(line) })
+}
+
+// shell runs a command line of the shell in a directory of its own. The error holds what it printed.
+func (o *operator) shell(line string) error {
+	cmd := o.host.Command("sh", "-c", line)
+	cmd.Env, cmd.Dir = o.env(), o.TempDir()
+	out, err := o.host.Output(cmd)
+	if err != nil {
+		err = fmt.Errorf("%s\n%w\n%s", line, err, out)
+	}
+	return err
+}
+
+// env is that of shells which find cnictl.
+func (o *operator) env() []string {
+	return append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
+}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

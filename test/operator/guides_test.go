@@ -95,14 +95,19 @@ func (o *operator) ownFiles() {
 		rm -rf /etc/containerd /etc/crio /etc/containers /etc/nerdctl`)
 }
 
-// reference has a container attached by the reference plugins.
-func reference(t *testing.T, o *operator) {
-	o.host.MustRun(t, "sh", "-ec", "mkdir -p /opt/cni/bin /etc/cni/net.d; cp "+netlab.Reference(t)+"/* /opt/cni/bin")
-	o.host.Feed(t, `{"cniVersion": "1.1.0", "name": "pods", "plugins": [
+// attachWeb attaches a container to a network of a version.
+func attachWeb(t *testing.T, o *operator, version string) {
+	o.host.Feed(t, `{"cniVersion": "`+version+`", "name": "pods", "plugins": [
 		{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.92.0.0/24"}]]}},
 		{"type": "portmap", "capabilities": {"portMappings": true}}
 	]}`, "sh", "-c", "cat >/etc/cni/net.d/10-pods.conflist")
 	o.must("add", "pods", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
+}
+
+// reference has a container attached by the reference plugins.
+func reference(t *testing.T, o *operator) {
+	o.host.MustRun(t, "sh", "-ec", "mkdir -p /opt/cni/bin /etc/cni/net.d; cp "+netlab.Reference(t)+"/* /opt/cni/bin")
+	attachWeb(t, o, "1.1.0")
 }
 
 // anotherCNI leaves what the installer of Calico leaves on a node with cnibox, containerd and a container.
@@ -110,11 +115,7 @@ func anotherCNI(t *testing.T, o *operator) {
 	o.host.MustRun(t, "sh", "-ec", `mkdir -p /etc/cni/net.d /etc/containerd
 		printf 'version = 3\n[plugins."io.containerd.cri.v1.runtime".cni]\nbin_dirs = ["/opt/cni/bin"]\nconf_dir = "/etc/cni/net.d"\n' >/etc/containerd/config.toml
 		`+netlab.Cnictl(t)+` install --dir /opt/cni/bin`)
-	o.host.Feed(t, `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
-		{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.92.0.0/24"}]]}},
-		{"type": "portmap", "capabilities": {"portMappings": true}}
-	]}`, "sh", "-c", "cat >/etc/cni/net.d/10-pods.conflist")
-	o.must("add", "pods", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
+	attachWeb(t, o, "1.0.0")
 	o.host.MustRun(t, "sh", "-ec", `cd `+netlab.Reference(t)+`; cp -f bandwidth host-local loopback portmap tuning /opt/cni/bin
 		for name in calico calico-ipam; do printf '#!/bin/sh\n' >/opt/cni/bin/$name; chmod 755 /opt/cni/bin/$name; done`)
 	o.host.Feed(t, `{"cniVersion": "0.3.1", "name": "k8s-pod-network", "plugins": [
@@ -156,7 +157,7 @@ func (o *operator) act(actions []pagetest.Action, as ...string) {
 	o.Helper()
 	words := append(slices.Clone(as), "bash", "-c", pagetest.Script(actions))
 	shell := o.host.Command(words[0], words[1:]...)
-	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
+	shell.Env = o.env()
 	if shell.Dir = o.TempDir(); as != nil { // whoever it is may write there
 		for dir := shell.Dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
 			if err := os.Chmod(dir, 0o777); err != nil {

@@ -21,12 +21,9 @@ func TestRecipes(t *testing.T) {
 		t.Fatal("no recipes found", err)
 	}
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		networks := networksOf(string(text))
-		for _, part := range partsOf(string(text)) {
+		text := read(t, page)
+		networks := networksOf(text)
+		for _, part := range partsOf(text, "\n###? ") {
 			t.Run(strings.TrimSuffix(filepath.Base(page), ".md")+"/"+part.title, func(t *testing.T) {
 				t.Parallel()
 				newKitchen(t, networks, part).follow(part.steps)
@@ -47,10 +44,10 @@ type step struct{ machine, command, prints string }
 // prompt begins a command: "$ " for the node, "lan$ " for another machine.
 var prompt = regexp.MustCompile(`^(\w*)\$ (.*)`)
 
-// partsOf returns the parts of a page that have commands.
-func partsOf(page string) (parts []part) {
+// partsOf returns the parts of a page that have commands; a mark begins each, by a regular expression.
+func partsOf(page, mark string) (parts []part) {
 	block := regexp.MustCompile("(?s)```console\n(.*?)```")
-	for _, section := range regexp.MustCompile(`\n###? `).Split(page, -1) {
+	for _, section := range regexp.MustCompile(mark).Split(page, -1) {
 		title, _, _ := strings.Cut(section, "\n")
 		p := part{title: title}
 		for _, m := range block.FindAllStringSubmatch(section, -1) {
@@ -106,7 +103,7 @@ func newKitchen(t *testing.T, networks map[string]string, p part) *kitchen {
 // serve gives a host the networks, and the commands cnictl.
 func (k *kitchen) serve(host *netlab.Host, networks map[string]string) {
 	k.Helper()
-	k.env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(k))+":"+os.Getenv("PATH"))
+	k.env = k.operator.env()
 	for name, conflist := range networks {
 		host.Feed(k, conflist, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/"+name+".conflist")
 	}

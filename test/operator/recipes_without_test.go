@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"os"
 	"strings"
 	"testing"
 )
@@ -26,11 +25,8 @@ func TestRecipesWithout(t *testing.T) {
 	} {
 		t.Run(c.page+"/"+c.with, func(t *testing.T) {
 			t.Parallel()
-			page, err := os.ReadFile("../../docs/recipes/" + c.page + ".md")
-			if err != nil {
-				t.Fatal(err)
-			}
-			networks := networksOf(string(page))
+			page := read(t, "../../docs/recipes/"+c.page+".md")
+			networks := networksOf(page)
 			for _, key := range c.keys {
 				found := false
 				for name, conflist := range networks {
@@ -42,7 +38,7 @@ func TestRecipesWithout(t *testing.T) {
 				}
 			}
 			var printed, shown strings.Builder
-			for _, p := range partsOf(string(page)) {
+			for _, p := range partsOf(page, "\n###? ") {
 				if p.title != c.title {
 					continue
 				}

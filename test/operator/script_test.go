@@ -8,10 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
@@ -37,8 +41,8 @@ func TestScripts(t *testing.T) {
 			t.Parallel()
 			o, outside := newOperatorBeside(t)
 			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, begun: map[string]*exec.Cmd{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
-				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
-			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
+				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "SOURCE": filepath.Join(pretend, "../../../.."), "UNIT": filepath.Join(pretend, "../unit"), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
+			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), Condition: s.has, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
 				for name, value := range s.variables {
 					e.Setenv(name, value)
@@ -62,10 +66,20 @@ type script struct {
 	pods      map[string]*netlab.Pod // outside is one, whose place is beyond the node
 	begun     map[string]*exec.Cmd   // tools at the script's side
 	snapshots map[string]*netlab.Snapshot
+	etcd      *netlab.Etcd
 	variables map[string]string
 	remedy    []finding.Command
 	code      int    // of the last cnictl, node or in
 	printed   string // by it
+}
+
+// has reports whether the kernel has what a script names in brackets.
+func (s *script) has(name string) (bool, error) {
+	feature, known := map[string]netlab.Feature{"ipvlan": netlab.IPVLAN}[name]
+	if !known {
+		return false, fmt.Errorf("there is no condition %q", name)
+	}
+	return netlab.Has(s, feature), nil
 }
 
 type command = func(ts *testscript.TestScript, neg bool, args []string)
@@ -159,13 +173,17 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("since %s there is changed:\n%s", args[0], diff)
 			}
 		},
-		// serve POD PORT has a pod, or the node, answer by TCP at a port.
+		// serve POD PORT has a pod, or the node, answer by TCP at a port, or by UDP at PORT/udp.
 		"serve": func(ts *testscript.TestScript, _ bool, args []string) {
 			in := &s.host.Namespace
 			if args[0] != "node" {
 				in = &s.pod(ts, args).Namespace
 			}
-			in.ServeTCP(s, ":"+args[1])
+			if udp, is := strings.CutSuffix(args[1], "/udp"); is {
+				in.ServeUDP(s, ":"+udp)
+			} else {
+				in.ServeTCP(s, ":"+args[1])
+			}
 		},
 		// listen POD PORT has a pod take what comes by UDP at a port, and answer nothing.
 		"listen": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -198,6 +216,8 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("%v", err)
 			}
 		},
+		// lost FAMILY TEST PATTERN looks for a test that has failed in what probe --json printed, as "PACKET: SEEN > NOT SEEN: REASON". The host ends are A and B.
+		"lost": func(ts *testscript.TestScript, _ bool, args []string) { s.lost(ts, args[0], args[1], args[2]) },
 		// eventually 'SCRIPT' waits until a shell on the node succeeds.
 		"eventually": func(ts *testscript.TestScript, _ bool, args []string) {
 			netlab.Eventually(s, func() error {
@@ -226,6 +246,29 @@ func (s *script) commands() map[string]command {
 			_ = cmd.Wait()
 			s.ended(ts, neg, cmd.ProcessState.ExitCode(), ts.ReadFile(args[0]))
 		},
+		// etcd starts etcd on the node, which has its plugin then; with ! it ends.
+		"etcd": func(_ *testscript.TestScript, neg bool, _ []string) {
+			if neg {
+				s.etcd.Stop(s)
+				return
+			}
+			s.host.InstallPlugins(s, "etcd")
+			s.etcd = s.host.ServeEtcd(s, "127.0.0.1")
+		},
+		// pcapng FILE prints of which links packets are in a file, and the flags of those of TCP.
+		"pcapng": func(ts *testscript.TestScript, _ bool, args []string) {
+			r, err := pcapgo.NewNgReader(strings.NewReader(ts.ReadFile(args[0])), pcapgo.DefaultNgReaderOptions)
+			ts.Check(err)
+			link, err := r.Interface(0)
+			ts.Check(err)
+			printed := fmt.Sprintf("%s: %s\n", link.Name, link.Description)
+			for frame, _, err := r.ReadPacketData(); err == nil; frame, _, err = r.ReadPacketData() {
+				if tcp, is := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default).Layer(layers.LayerTypeTCP).(*layers.TCP); is {
+					printed += fmt.Sprintf("to port %d: SYN %v, ACK %v\n", uint16(tcp.DstPort), tcp.SYN, tcp.ACK)
+				}
+			}
+			s.ended(ts, false, 0, printed)
+		},
 	}
 }
 
@@ -246,6 +289,31 @@ func (s *script) trace(ts *testscript.TestScript, code, whose string, args []str
 	if r.Cause.Code != code || string(r.Cause.Whose) != whose || (exit == 0) != (code == "") {
 		ts.Fatalf("exit code %d, cause %q of %q, want %q of %q\n%s", exit, r.Cause.Code, r.Cause.Whose, code, whose, printed)
 	}
+}
+
+// lost looks at what was lost in a test of the probe that was the last command.
+func (s *script) lost(ts *testscript.TestScript, family, name, pattern string) {
+	var report struct {
+		Containers []struct{ HostEnd string }
+		Tests      []struct {
+			Name, Family, Outcome string
+			Lost                  struct{ Packet, SeenAt, NotSeenAt, Reason string }
+		}
+	}
+	ts.Check(json.Unmarshal([]byte(s.printed), &report))
+	for _, test := range report.Tests {
+		if test.Name != name || test.Family != family {
+			continue
+		}
+		got := strings.NewReplacer(report.Containers[0].HostEnd+" ", "A ", report.Containers[1].HostEnd+" ", "B ").Replace(
+			fmt.Sprintf("%s: %s > %s : %s", test.Lost.Packet, test.Lost.SeenAt, test.Lost.NotSeenAt, test.Lost.Reason))
+		ts.Logf("%s, %s", test.Outcome, got)
+		if test.Outcome != "failed" || !regexp.MustCompile("^"+pattern).MatchString(got) {
+			ts.Fatalf("it does not match %s", pattern)
+		}
+		return
+	}
+	ts.Fatalf("there is no test %q", name)
 }
 
 // called returns how plugins were called that pretend, and forgets it.

@@ -16,11 +16,7 @@ import (
 // parts, between the signs for what differs, are in one text of the source, in this order.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/operate/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, errors, _ := strings.Cut(string(page), "\n## By error message\n")
+	_, errors, _ := strings.Cut(read(t, "../../docs/operate/troubleshooting.md"), "\n## By error message\n")
 	errors, _, _ = strings.Cut(errors, "\n### Messages of runtimes\n")
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(errors, -1)
 	if len(rows) < 60 {

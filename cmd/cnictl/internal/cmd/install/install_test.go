@@ -13,6 +13,9 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
+// Tests install the built cnibox.
+func TestMain(m *testing.M) { netlab.Main(m) }
+
 func TestOnlyOneInstallerAtATime(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, From: netlab.Cnibox(t), Names: []string{"bridge"}, Link: Stub}
