@@ -219,51 +219,6 @@ var situations = []situation{
 	}, want: "alive"},
 }
 
-// strangers are what a user does in a user namespace of his own with network namespaces that he mounts: he hides one, or has a link to pipes of root's take
-// turns with them.
-var strangers = map[string]string{
-	"hides": `mount -t tmpfs x /mnt; mkdir /mnt/a; touch /mnt/a/ns; unshare --net=/mnt/a/ns true; mount -t tmpfs y /mnt/a; touch /run/st/ready; exec sleep 1000`,
-	"pipes": `mount -t tmpfs x /mnt; mkdir /mnt/a
-		for i in $(seq 20); do touch /mnt/a/ns$i; unshare --net=/mnt/a/ns$i true; done
-		ln -s /run/pipes /mnt/c; touch /run/st/ready
-		exec python3 -c 'import ctypes
-f = ctypes.CDLL(None).renameat2
-while True: f(-100, b"/mnt/a", -100, b"/mnt/c", 2)'`,
-}
-
-// TestStrangersHoldNothingUp: whatever a user mounts, what is gone is collected, and nothing is opened that he names.
-func TestStrangersHoldNothingUp(t *testing.T) {
-	t.Parallel()
-	for name, script := range strangers {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPresences(t)
-			address := p.made("gone")
-			p.shell("mkdir -m 777 /run/st; mkdir -m 700 /run/pipes; for i in $(seq 20); do mkfifo /run/pipes/ns$i; done")
-			p.host.Background(t, p.host.Command("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urm", "--propagation", "private", "sh", "-ec", script))
-			p.shell("until test -e /run/st/ready; do sleep 0.01; done")
-			for range 5 {
-				p.must("gc")
-			}
-			p.must("gc", "--apply")
-			if left := p.shell("ls /var/lib/cni/networks/lan"); strings.Contains(left, address) {
-				t.Errorf("it stays: %s", p.must("gc"))
-			}
-		})
-	}
-}
-
-// made attaches a container that ends then, of which no note says where it was, and returns its address.
-func (p *presences) made(name string) (address string) {
-	p.Helper()
-	pod := p.pod("lan", name)
-	address = strings.TrimSpace(p.shell("cd /var/lib/cni/networks/lan; grep -l " + name + " *.*.*.*"))
-	p.note(name, "rm $f")
-	pod.Delete(p)
-	p.age()
-	return address
-}
-
 func (s situation) isOver() bool { return s.want == "gone" || s.want == "replaced" }
 
 // TestAllSayTheSame: show, gc, release, repair, doctor and the agent have one judge of whether an attachment lives, in each situation.
