@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -369,26 +368,5 @@ func TestGCBesideAnADD(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// TestGCRemedyWorks: what gc prints about an attachment of which it is not known whether it is in use frees it, and it has kept nothing else.
-func TestGCRemedyWorks(t *testing.T) {
-	t.Parallel()
-	p := newPresences(t)
-	p.fail("unknown").Delete(t)
-	p.note("unknown", "rm $f")
-	p.fail("gone").Delete(t)
-	p.age()
-	printed := p.must("gc", "--apply")
-	remedy := regexp.MustCompile("`cnictl (del broken --id unknown --ifname eth0)`").FindStringSubmatch(printed)
-	if remedy == nil || !strings.Contains(printed, "1 removed") {
-		t.Fatal(printed)
-	}
-	if code, printed := p.cnictl(strings.Fields(remedy[1])...); code != 1 || !strings.Contains(printed, "plugin missing: ") {
-		t.Errorf("exit code %d\n%s", code, printed)
-	}
-	if printed := p.must("gc"); !strings.Contains(printed, "; 0 in use, 0 others stay") {
-		t.Error(printed)
 	}
 }
