@@ -96,28 +96,3 @@ func TestAgentRestart(t *testing.T) {
 	for range answers {
 	}
 }
-
-// TestNoAgentIsAsked: attaching, checking and detaching looks for no agent, with one and without.
-func TestNoAgentIsAsked(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	o.host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
-	calls := func(id string) {
-		path := o.host.NewPod(t, id).Path()
-		o.script("cd /mnt; trace() { strace -f -qq -o trace.$1 cnictl $@ --id " + id + "; }; trace add demo " + path + " -p 8080:80; trace check demo " + path + "; trace del demo")
-		trace := o.host.MustRun(t, "sh", "-c", "cat /mnt/trace.*")
-		for _, plugin := range []string{"bridge", "tuning", "portmap"} {
-			if strings.Count(trace, `execve("/opt/cni/bin/`+plugin+`"`) != 3 {
-				t.Errorf("%s was not called three times", plugin)
-			}
-		}
-		for line := range strings.Lines(trace) {
-			if strings.Contains(line, "cnibox-agent") || strings.Contains(line, "contiv") {
-				t.Errorf("an agent is looked for: %s", line)
-			}
-		}
-	}
-	calls("without")
-	o.startAgent()
-	calls("with")
-}

@@ -40,7 +40,7 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
 			o, outside := newOperatorBeside(t)
-			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, begun: map[string]*exec.Cmd{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
+			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, begun: map[string]*exec.Cmd{}, snapshots: map[string]snapshot{}, variables: map[string]string{
 				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "SOURCE": filepath.Join(pretend, "../../../.."), "UNIT": filepath.Join(pretend, "../unit"), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
 			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), Condition: s.has, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
@@ -65,7 +65,7 @@ type script struct {
 	pretend   string                 // the file of plugins that pretend
 	pods      map[string]*netlab.Pod // outside is one, whose place is beyond the node
 	begun     map[string]*exec.Cmd   // tools at the script's side
-	snapshots map[string]*netlab.Snapshot
+	snapshots map[string]snapshot
 	etcd      *netlab.Etcd
 	variables map[string]string
 	remedy    []finding.Command
@@ -130,11 +130,12 @@ func (s *script) commands() map[string]command {
 				s.keep(ts, s.host.NewPod(s, name))
 			}
 		},
-		// attach NAME [FLAG…] makes a pod and attaches it to the network demo: its IPv4 address is $NAME_ip.
+		// attach NAME [FLAG…] makes a pod and attaches it to the network demo: its IPv4 address is $NAME_ip, its host end $NAME_end.
 		"attach": func(ts *testscript.TestScript, _ bool, args []string) {
 			pod, address := s.attach(args[0], args[1:]...)
 			s.keep(ts, pod)
 			s.set(ts, pod.Name()+"_ip", address)
+			s.set(ts, pod.Name()+"_end", s.host.MustRun(s, "sh", "-c", `ip -j link show type veth | jq -j ".[] | select(.ifalias == \"cnibox demo/$0/eth0\").ifname"`, pod.Name()))
 		},
 		// delete NAME… takes pods away, and with them their namespaces.
 		"delete": func(ts *testscript.TestScript, _ bool, args []string) {
@@ -165,12 +166,17 @@ func (s *script) commands() map[string]command {
 		},
 		// age makes all attachments some minutes old.
 		"age": func(*testscript.TestScript, bool, []string) { s.age() },
-		// snapshot NAME notes the state of the node.
-		"snapshot": func(_ *testscript.TestScript, _ bool, args []string) { s.snapshots[args[0]] = s.host.Snapshot(s) },
-		// same NAME [PREFIX…] compares the state with a snapshot's, but for lines that begin so.
+		// snapshot NAME [POD…] notes the state of the node, or of pods.
+		"snapshot": func(ts *testscript.TestScript, _ bool, args []string) { s.snapshots[args[0]] = s.look(ts, args[1:]) },
+		// same NAME [PREFIX…] compares the state with a snapshot's, but for lines that begin so, and prints what is gone (-) and new (+).
 		"same": func(ts *testscript.TestScript, neg bool, args []string) {
-			if diff := s.snapshots[args[0]].Diff(s.host.Snapshot(s), args[1:]...); (diff == "") == neg {
-				ts.Fatalf("since %s there is changed:\n%s", args[0], diff)
+			before, diff := s.snapshots[args[0]], ""
+			for i, after := range s.look(ts, before.pods).of {
+				diff += before.of[i].Diff(after, args[1:]...)
+			}
+			_, _ = fmt.Fprint(ts.Stdout(), diff)
+			if (diff == "") == neg {
+				ts.Fatalf("changed since %s: %v", args[0], !neg)
 			}
 		},
 		// serve POD PORT has a pod, or the node, answer by TCP at a port, or by UDP at PORT/udp.
@@ -270,6 +276,23 @@ func (s *script) commands() map[string]command {
 			s.ended(ts, false, 0, printed)
 		},
 	}
+}
+
+// snapshot is the state of the node, or of pods.
+type snapshot struct {
+	pods []string
+	of   []*netlab.Snapshot
+}
+
+func (s *script) look(ts *testscript.TestScript, pods []string) snapshot {
+	if len(pods) == 0 {
+		return snapshot{nil, []*netlab.Snapshot{s.host.Snapshot(s)}}
+	}
+	now := snapshot{pods: pods}
+	for i := range pods {
+		now.of = append(now.of, s.pod(ts, pods[i:]).Snapshot(s))
+	}
+	return now
 }
 
 // trace traces a packet. The cause has to be of that code and owner; "": it has to be answered.
