@@ -33,9 +33,10 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			s := &script{operator: newOperator(t), pretend: pretend, pods: map[string]*netlab.Pod{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
-				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
-			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
+			o, outside := newOperatorBeside(t)
+			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
+				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "OUTSIDE": netlab.OutsideIPv4, "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
+			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), Condition: s.has, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
 				for name, value := range s.variables {
 					e.Setenv(name, value)
@@ -55,13 +56,22 @@ func (o one) Verbose() bool                        { return testing.Verbose() }
 
 type script struct {
 	*operator
-	pretend   string // the file of plugins that pretend
-	pods      map[string]*netlab.Pod
+	pretend   string                 // the file of plugins that pretend
+	pods      map[string]*netlab.Pod // outside is one, whose place is beyond the node
 	snapshots map[string]*netlab.Snapshot
 	variables map[string]string
 	remedy    []finding.Command
 	code      int    // of the last cnictl, node or in
 	printed   string // by it
+}
+
+// has reports whether the kernel has what a script names in brackets.
+func (s *script) has(name string) (bool, error) {
+	feature, known := map[string]netlab.Feature{"dummy": netlab.Dummy, "ipvlan": netlab.IPVLAN, "shaping": netlab.Shaping, "vlan": netlab.VLAN}[name]
+	if !known {
+		return false, fmt.Errorf("there is no condition %q", name)
+	}
+	return netlab.Has(s, feature), nil
 }
 
 type command = func(ts *testscript.TestScript, neg bool, args []string)

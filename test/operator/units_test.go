@@ -207,15 +207,8 @@ func TestUnitsHaveEnough(t *testing.T) {
 	}
 
 	o.asUnit("cnibox-metrics.service")
-	inside, outside := figures(t, o.host.MustRun(t, "cat", "/mnt/cnibox.prom")), figures(t, o.must("metrics"))
-	for name := range outside {
-		if inside[name] != outside[name] && !strings.Contains(name, "timestamp") {
-			t.Errorf("%s is %v for the unit, and %v for root", name, inside[name], outside[name])
-		}
-	}
-	if len(inside) != len(outside) {
-		t.Errorf("for the unit: %v\nfor root: %v", inside, outside)
-	}
+	// Each says when it was made.
+	o.host.MustRun(t, "sh", "-ec", `"$0" metrics >/mnt/root; sed -i /timestamp/d /mnt/root /mnt/cnibox.prom; diff /mnt/root /mnt/cnibox.prom`, netlab.Cnictl(t))
 }
 
 // TestAgentUnitHasEnough has the agent do its work with no more rights than its unit has.
