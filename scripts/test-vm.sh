@@ -92,7 +92,7 @@ short)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy|^a_kernel_without_nf_tables)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
-	start operator operator '^$' "-test.run TestRepairKinds|TestRecipes|TestNew$limits"
+	start operator operator '^$' "-test.run TestRepairKinds|TestRecipes|TestScripts/^new_$limits"
 	start agent agent '^$' '-test.run TestHarms'
 	start e2e e2e '^TestFullBridge$'
 	start netlab netlab '^TestPodsTalkOverBridge$'

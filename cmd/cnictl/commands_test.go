@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui/uitest"
+	"github.com/cnibox/cnibox/pkg/process/box"
 )
 
 var commandsFile = flag.String("commands", "", "write into this file what the manual pages are made of")
@@ -67,4 +70,10 @@ func options(set *pflag.FlagSet) (list []option) {
 		}
 	})
 	return list
+}
+
+func TestVersion(t *testing.T) {
+	out := uitest.RunRoot(newRoot(), "--version")
+	uitest.AssertEqual(t, "exit code", out.Code, 0)
+	uitest.AssertContains(t, out.Stdout, "cnictl v"+box.Version, box.PluginsVersion)
 }

@@ -71,48 +71,6 @@ func (o *operator) leases() string {
 	return o.host.MustRun(o, "find", "/var/lib/cni/networks/demo", "-name", "*.*.*.*", "-not", "-name", "last*")
 }
 
-// TestCnictlUnheard has cnictl finish what it began though nobody reads what it prints, and say so by its exit code.
-func TestCnictlUnheard(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	unheard := func(stdout, stderr bool, args ...string) int {
-		cmd := o.host.Command(netlab.Cnictl(o), args...)
-		cmd.Env = append(os.Environ(), "CNIBOX_TRACE=1")
-		read, write, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer write.Close()
-		_ = read.Close()
-		if stdout {
-			cmd.Stdout = write
-		}
-		if stderr {
-			cmd.Stderr = write
-		}
-		_ = o.host.Run(cmd)
-		return cmd.ProcessState.ExitCode()
-	}
-	if code := unheard(false, true, "run", "--network", "demo", "--", "sh", "-c", "yes | head -1; exit 7"); code != 7 {
-		t.Errorf("run: exit code %d, want the command's, 7", code)
-	}
-	if left := o.leases() + o.host.MustRun(t, "ls", "/run/netns"); left != "" {
-		t.Errorf("run left behind:\n%s", left)
-	}
-	pod := o.host.NewPod(t, "web")
-	for _, c := range []struct {
-		verb string
-		code int
-	}{{"add", 1}, {"check", 1}, {"del", 1}} {
-		if code := unheard(true, true, c.verb, "demo", pod.Path()); code != c.code {
-			t.Errorf("%s: exit code %d, want %d", c.verb, code, c.code)
-		}
-		if has := o.leases() != ""; has != (c.verb != "del") {
-			t.Errorf("after %s there is a lease: %v", c.verb, has)
-		}
-	}
-}
-
 // install installs cnibox in the host's directory of plugins: what it prints.
 func (o *operator) install(link string, args ...string) (printed string) {
 	o.Helper()

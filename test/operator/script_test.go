@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 			t.Parallel()
 			o, outside := newOperatorBeside(t)
 			s := &script{operator: o, pretend: pretend, pods: map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}, begun: map[string]*exec.Cmd{}, snapshots: map[string]snapshot{}, variables: map[string]string{
-				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "SOURCE": filepath.Join(pretend, "../../../.."), "UNIT": filepath.Join(pretend, "../unit"), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
+				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "SOURCE": filepath.Join(pretend, "../../../.."), "UNIT": filepath.Join(pretend, "../unit"), "OUTSIDE": netlab.OutsideIPv4, "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
 			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), Condition: s.has, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
 				for name, value := range s.variables {
@@ -75,7 +75,7 @@ type script struct {
 
 // has reports whether the kernel has what a script names in brackets.
 func (s *script) has(name string) (bool, error) {
-	feature, known := map[string]netlab.Feature{"ipvlan": netlab.IPVLAN}[name]
+	feature, known := map[string]netlab.Feature{"dummy": netlab.Dummy, "ipvlan": netlab.IPVLAN, "shaping": netlab.Shaping, "vlan": netlab.VLAN}[name]
 	if !known {
 		return false, fmt.Errorf("there is no condition %q", name)
 	}

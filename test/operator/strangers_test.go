@@ -184,9 +184,7 @@ func TestStrangersNameNothing(t *testing.T) {
 			t.Logf("%-45s touched, ran and showed nothing of %d strangers", "cnictl "+strings.Join(args, " "), len(ways))
 		}
 	}
-	for name, text := range o.unpack("/run/report.tar.gz").files {
-		m.untouched("the report's "+name, text)
-	}
+	m.untouched("the report", o.host.MustRun(t, "tar", "-xOzf", "/run/report.tar.gz"))
 	printed := o.host.MustRun(t, "sh", "-c", fmt.Sprintf(`%s agent --metrics 127.0.0.1:9199 >/run/agent.log 2>&1 & agent=$!
 		curl --silent --show-error --fail --max-time %[2]v --retry 60 --retry-delay 1 --retry-connrefused http://127.0.0.1:9199/metrics; kill $agent; wait $agent; cat /run/agent.log`, netlab.Cnictl(t), netlab.Patience.Seconds()))
 	if !strings.Contains(printed, "cnibox_findings") {

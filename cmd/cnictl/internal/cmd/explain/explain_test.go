@@ -213,27 +213,6 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestFindingJSON prints what readers of explanations have always read, and what all findings have.
-func TestFindingJSON(t *testing.T) {
-	text, err := json.Marshal(Explain("no space left on device"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e struct{ Findings []map[string]any }
-	if err := json.Unmarshal(text, &e); err != nil || len(e.Findings) != 1 {
-		t.Fatalf("%v: %s", err, text)
-	}
-	f := e.Findings[0]
-	for old, now := range map[string]string{"id": "code", "means": "meaning", "do": "remedy", "about": "summary"} {
-		if f[old] == nil || f[old] != f[now] {
-			t.Errorf("%s is %v, and %s %v", old, f[old], now, f[now])
-		}
-	}
-	if f["id"] != "disk-full" || f["here"] == nil || f["doctor"] == nil {
-		t.Errorf("%s", text)
-	}
-}
-
 // TestCodes says something of each code of the specification.
 func TestCodes(t *testing.T) {
 	seen := map[string]bool{}
