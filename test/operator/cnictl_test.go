@@ -18,9 +18,16 @@ type operator struct {
 // newOperator returns a node with all plugins and the network demo.
 func newOperator(t *testing.T) *operator {
 	t.Helper()
-	host, _ := node(t)
+	o, _ := newOperatorBeside(t)
+	return o
+}
+
+// newOperatorBeside is newOperator with the outside of the node.
+func newOperatorBeside(t *testing.T) (*operator, *netlab.Outside) {
+	t.Helper()
+	host, outside := node(t)
 	host.Feed(t, demo, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
-	return &operator{t, host}
+	return &operator{t, host}, outside
 }
 
 // cnictl runs the tool: its exit code, and all that it prints.

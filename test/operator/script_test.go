@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/trace"
+	"github.com/cnibox/cnibox/test/firewalldtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -33,9 +36,10 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			s := &script{operator: newOperator(t), pretend: pretend, pods: map[string]*netlab.Pod{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
+			s := &script{operator: &operator{T: t}, pretend: pretend, snapshots: map[string]*netlab.Snapshot{}, started: map[string]func(){}, variables: map[string]string{
 				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t), "DEBIAN": netlab.Debian(t), "PATIENCE": fmt.Sprint(netlab.Patience.Seconds())}}
-			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
+			s.move()
+			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), Condition: s.has, RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
 				for name, value := range s.variables {
 					e.Setenv(name, value)
@@ -55,13 +59,21 @@ func (o one) Verbose() bool                        { return testing.Verbose() }
 
 type script struct {
 	*operator
-	pretend   string // the file of plugins that pretend
-	pods      map[string]*netlab.Pod
+	pretend   string                 // the file of plugins that pretend
+	pods      map[string]*netlab.Pod // outside is one, whose place is beyond the node
 	snapshots map[string]*netlab.Snapshot
 	variables map[string]string
 	remedy    []finding.Command
-	code      int    // of the last cnictl, node or in
-	printed   string // by it
+	code      int               // of the last cnictl, node or in
+	printed   string            // by it
+	started   map[string]func() // ends it
+	clinic
+}
+
+// move has the script go on on a node of its own, with an outside.
+func (s *script) move() {
+	o, outside := newOperatorBeside(s.T)
+	s.operator, s.pods = o, map[string]*netlab.Pod{"outside": {Namespace: outside.Namespace}}
 }
 
 type command = func(ts *testscript.TestScript, neg bool, args []string)
@@ -188,6 +200,28 @@ func (s *script) commands() map[string]command {
 				ts.Fatalf("%v", err)
 			}
 		},
+		// eventually 'SCRIPT' runs a shell on the node until it ends well.
+		"eventually": func(ts *testscript.TestScript, _ bool, args []string) {
+			netlab.Until(s, strings.Join(args, " "), func() bool { _, err := s.shell(args[0]); return err == nil })
+		},
+		// start NAME 'SCRIPT' has a shell become a program of the node's that runs until the script's end, or until end NAME.
+		"start": s.start,
+		"end":   func(_ *testscript.TestScript, _ bool, args []string) { s.started[args[0]]() },
+		// fresh [FILE] goes on on a new node, whose network demo is in a file, and which has nothing of what this machine says to runtimes and managers of links.
+		"fresh": s.fresh,
+		// firewalld starts that, and waits until it answers.
+		"firewalld": func(*testscript.TestScript, bool, []string) { firewalldtest.Start(s, s.host, "nftables") },
+		// works POD ADDRESS[:PORT], works closed POD ADDRESS:PORT and works add say what works on a healthy node and not with a fault; works: nothing does.
+		"works": s.promise,
+		// healthy [ARGUMENT…] has doctor find nothing that is wrong, and what works has to.
+		"healthy": func(ts *testscript.TestScript, _ bool, args []string) { s.wantHealthy(ts, args...) },
+		// finds CODE [ARGUMENT…] has doctor find that alone, and what works must not.
+		"finds": func(ts *testscript.TestScript, _ bool, args []string) { s.wantFound(ts, args[0], args[1:]...) },
+		// obey does what doctor has said that it would do, or prints. Then the node is healthy.
+		"obey": func(ts *testscript.TestScript, _ bool, _ []string) { s.obey(ts) },
+		// fault CODE SCRIPT [SAYS REMEDY] has a shell do harm to a healthy node: doctor finds that alone, and what it says ends it. If that is for a person
+		// to do, doctor says a text of that, and a shell does it.
+		"fault": s.fault,
 	}
 }
 
@@ -234,12 +268,25 @@ func (s *script) set(ts *testscript.TestScript, name, value string) {
 	s.variables[name] = value
 }
 
-func (s *script) run(ts *testscript.TestScript, neg bool, in *netlab.Namespace, args []string) {
-	cmd := in.Command("sh", "-ec", strings.Join(args, " "))
+func (s *script) start(ts *testscript.TestScript, _ bool, args []string) {
+	cmd := s.command(&s.host.Namespace, "exec "+args[1])
+	ts.Check(s.host.Start(cmd))
+	s.started[args[0]] = sync.OnceFunc(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	s.Cleanup(s.started[args[0]])
+}
+
+// command is a shell that has the script's variables.
+func (s *script) command(in *netlab.Namespace, text string) *exec.Cmd {
+	cmd := in.Command("sh", "-ec", text)
 	cmd.Env = os.Environ()
 	for name, value := range s.variables {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
+	return cmd
+}
+
+func (s *script) run(ts *testscript.TestScript, neg bool, in *netlab.Namespace, args []string) {
+	cmd := s.command(in, strings.Join(args, " "))
 	var printed strings.Builder
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	_ = in.Run(cmd)
