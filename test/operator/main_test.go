@@ -4,7 +4,6 @@
 package operator
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -12,12 +11,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(watchVariable); dir != "" {
-		watch(dir)
-	}
-	netlab.Main(m)
-}
+func TestMain(m *testing.M) { netlab.Main(m) }
 
 // silence is how long a packet is waited for that should not arrive, or before it is sent again.
 const silence = time.Second
