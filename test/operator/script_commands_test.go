@@ -102,7 +102,9 @@ func (s *script) commands() map[string]command {
 		// age makes all attachments some minutes old.
 		"age": func(*testscript.TestScript, bool, []string) { s.age() },
 		// snapshot NAME [POD…] notes the state of the node, or of pods.
-		"snapshot": func(ts *testscript.TestScript, _ bool, args []string) { s.snapshots[args[0]] = s.snapshot(ts, args[1:]) },
+		"snapshot": func(ts *testscript.TestScript, _ bool, args []string) {
+			s.snapshots[args[0]] = s.snapshot(ts, args[1:])
+		},
 		// same NAME [PREFIX…] compares the state with a snapshot's, but for lines that begin so, and prints what is gone (-) and new (+).
 		"same": func(ts *testscript.TestScript, neg bool, args []string) {
 			before, diff := s.snapshots[args[0]], ""
@@ -227,4 +229,3 @@ func (s *script) commands() map[string]command {
 		"fault": s.fault,
 	}
 }
-
