@@ -34,9 +34,6 @@ func loses(t testing.TB, host *netlab.Host, conflist string, pod *netlab.Pod) {
 	}
 }
 
-func extendsByUnicast(m message) bool   { return m.extends() && m.unicast }
-func extendsByBroadcast(m message) bool { return m.extends() && !m.unicast }
-
 // TestRenewsByUnicast has the lease's server asked for more time at T1 by unicast, any server at T2 by broadcast, and the one that answers
 // that by unicast again. Others on the segment, who send at the same time as the server, don't draw that to themselves.
 func TestRenewsByUnicast(t *testing.T) {

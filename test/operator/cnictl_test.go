@@ -64,15 +64,3 @@ func (o *operator) attach(name string, flags ...string) (pod *netlab.Pod, addres
 	}
 	return pod, address
 }
-
-// leases returns the names of the leases' files.
-func (o *operator) leases() string {
-	o.Helper()
-	return o.host.MustRun(o, "find", "/var/lib/cni/networks/demo", "-name", "*.*.*.*", "-not", "-name", "last*")
-}
-
-// install installs cnibox in the host's directory of plugins: what it prints.
-func (o *operator) install(link string, args ...string) (printed string) {
-	o.Helper()
-	return o.must(append([]string{"install", "--dir", netlab.PluginDir, "--from", netlab.Cnibox(o), "--link", link}, args...)...)
-}

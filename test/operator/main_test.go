@@ -48,14 +48,3 @@ var port = harmtest.Port
 
 // patience is for what waits by itself, on machines where others run too.
 var patience = []string{"--timeout", netlab.Patience.String()}
-
-// probed is a network for probe, as its file has it.
-func probed(plugins string) string {
-	return `{"cniVersion": "1.1.0", "name": "demo", "plugins": [` + plugins + `]}`
-}
-
-// network replaces the network demo.
-func (o *operator) network(list string) {
-	o.Helper()
-	o.host.Feed(o, list, "sh", "-c", "cat >/etc/cni/net.d/10-demo.conflist")
-}
