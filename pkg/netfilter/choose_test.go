@@ -8,6 +8,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// TestValidate: a backend that nobody has, or that other keys forbid, is an invalid configuration, and the error says what to do.
+func TestValidate(t *testing.T) {
+	for _, w := range []Wish{{Value: "NFTables"}, {Value: "nftables", IPTables: "a"}, {Value: "iptables", NFTables: "a"}, {IPTables: "a", NFTables: "b"}} {
+		w.Key = "backend"
+		if err := w.Validate(); err == nil || plugin.AsError(err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(err).Details == "" {
+			t.Errorf("%+v: %v", w, err)
+		}
+	}
+}
+
 // TestReason: what fails for the backend's sake says which that was, and why.
 func TestReason(t *testing.T) {
 	const want = `masquerades with nothing: backend: unknown backend "x"; use "nftables" or "iptables", or leave it out`

@@ -1,5 +1,7 @@
 package conformance
 
+import "fmt"
+
 // bridgeRefusals is what ADD refuses before it does anything.
 func bridgeRefusals() []row {
 	return append(bridgeMain.refusals([]refusal{
@@ -26,6 +28,12 @@ func bridgeRefusals() []row {
 		{name: "a multicast MAC address", keys: []string{"args", `{"cni":{"mac":"03:00:00:00:00:01"}}`}},
 		{name: "the MAC address 00:00:00:00:00:00", keys: []string{"args", `{"cni":{"mac":"00:00:00:00:00:00"}}`}},
 	}),
+		row{name: "an invalid configuration has code 7", differs: always999, test: func(l *lab) {
+			for i, keys := range [][]string{{"hairpinMode", "true", "promiscMode", "true"}, {"vlan", "4095"}, {"vlanTrunk", `[{"id":0}]`}, {"bridge", `"lan/0"`}, {"mtu", "67"},
+				{"disableContainerInterface", "true"}, {"ipMasqBackend", `"frobnicate"`}, {"args", `{"cni":{"mac":"02:00:00"}}`}} {
+				l.code(l.pod(fmt.Sprint("web", i)).add(conf(with(lan, keys...))), 7)
+			}
+		}},
 		row{name: "isDefaultGateway for an address without a subnet or a gateway is refused", test: func(l *lab) {
 			for _, address := range []string{"10.44.0.7/32", "fd00:44::7/128"} {
 				l.refused(l.pod("web" + address[:2]).add(conf(with(lan, "isDefaultGateway", "true", "capabilities", "{}", "ipam", fixedIPs(address)))))

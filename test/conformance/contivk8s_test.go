@@ -553,6 +553,7 @@ var contivQueue = []row{
 		l.join(conf(viaContiv), "gone").Delete(l)
 		d.stop()
 		l.write("/var/lib/cni/contivk8s/torn.json", "")
+		l.run("cp " + l.noted()[0] + " /var/lib/cni/contivk8s/copy.json") // which is nobody's
 		l.must(l.gc(conf(viaContiv)))
 		l.same(len(l.noted()), 0)
 		l.same(len(l.deletions()), 1)

@@ -349,6 +349,8 @@ func environmentRows() []row {
 				l.run("ip link set lo down")
 				l.must(l.verb("ADD", c, `{"type":"loopback"}`, host(l), set("CNI_NETNS_OVERRIDE", value)))
 				l.shows(l.run("ip link show lo"), "LOOPBACK,UP")
+				l.must(l.verb("DEL", c, `{"type":"loopback"}`, host(l), set("CNI_NETNS_OVERRIDE", value)))
+				l.lacks(l.run("ip link show lo"), "LOOPBACK,UP")
 			}
 		}},
 		row{name: "CNI_NETNS_OVERRIDE of 0 or yes does not", differs: lateGuard, test: func(l *lab) {

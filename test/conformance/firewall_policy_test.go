@@ -195,8 +195,9 @@ func firewallPolicies() (rows []row) {
 		row{name: "a policy holds as long as one of its containers is there", backends: true, test: func(l *lab) {
 			n := l.guardedBridge(1, "same-bridge")
 			first, second := l.attach(n, "first"), l.serving(n, "second")
+			strict := l.attach(l.guardedBridge(1, "isolated"), "strict")
 			other := l.serving(l.guardedBridge(2, "same-bridge"), "other")
-			l.must(first.del())
+			l.must(first.del(), strict.del())
 			l.silent(append(second.to(&other.Namespace), other.to(&second.Namespace)...)...)
 			l.must(second.check())
 		}},

@@ -424,7 +424,12 @@ func portmapInvalidRows() (rows []row) {
 			s.unchanged()
 		}})
 	}
-	return append(rows, row{name: "ADD refuses to be the first plugin of a list", test: func(l *lab) {
+	return append(rows, row{name: "an invalid configuration has code 7", differs: always999, test: func(l *lab) {
+		web := l.bare("web")
+		for _, conditions := range []string{`["ip saddr"]`, `["ip6 saddr fd00::1"]`, `["ip saddr 10.0.0.1; flush ruleset"]`, `["accept #"]`} {
+			l.code(add(l, web, web.portmap(mappings("8080:80/tcp"), "backend", `"nftables"`, "conditionsV4", conditions)), 7, "conditionsV4: ")
+		}
+	}}, row{name: "ADD refuses to be the first plugin of a list", test: func(l *lab) {
 		web := l.bare("web")
 		s := l.now(web)
 		l.refused(add(l, web, without(web.portmap(mappings("8080:80/tcp")), "prevResult")), "chained")

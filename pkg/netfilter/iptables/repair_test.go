@@ -79,7 +79,7 @@ func TestKeptListings(t *testing.T) {
 // Has knows what an attachment has by the file of owners, or by the chain of its container.
 func TestHas(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		rules := func(id string) Rules { return MasqueradeRules(keyOf(id), prefixes("10.88.0.2/16")) }
+		rules := func(id string) Rules { return MasqueradeRules(keyOf(id), prefixes("10.88.0.2/16", "10.88.0.3/16")) }
 		has := func(r Rules) (has bool) {
 			must(t, n.try(func() (err error) { has, err = on(t).Has(ctx, r); return err }))
 			return has

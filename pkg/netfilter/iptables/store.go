@@ -104,9 +104,10 @@ func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
 			return false, err
 		}
 		for _, t := range tables {
-			lacking, err := b.lacking(ctx, t, ofFamily(f, r.own))
+			own := missing(ofFamily(f, r.own), nil)
+			lacking, err := b.lacking(ctx, t, own)
 			isOwn := func(chain string) bool { return r.owner.kind != Forwarding && t.chains[chain] }
-			if err != nil || len(lacking) < len(ofFamily(f, r.own)) || slices.ContainsFunc(chains, isOwn) {
+			if err != nil || len(lacking) < len(own) || slices.ContainsFunc(chains, isOwn) {
 				return err == nil, err
 			}
 		}

@@ -78,7 +78,7 @@ func cached(t *testing.T, cache string, k plugin.Key, netns string) {
 		k.ContainerID, k.IfName, k.Network, netns, config, netns))
 }
 
-// TestFind is about names that are none of an attachment. TestShowName of test/operator has those that are.
+// TestFind is about names that are none of an attachment. The script show of test/operator has those that are.
 func TestFind(t *testing.T) {
 	n := &Node{Attachments: []*Attachment{{Network: "net", ContainerID: "gone", IfName: "eth0", Owner: "net/gone/eth0",
 		Ports: []Port{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}}}}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,17 @@ func TestCalledByARuntime(t *testing.T) {
 	r.answer = fullDisk{}
 	if r.main(); r.code != 1 || !strings.Contains(r.stderr.String(), "no space left") {
 		t.Errorf("an answer that nobody hears: exit code %d, %s", r.code, &r.stderr)
+	}
+	r = prepare(t, "ADD", config)
+	r.env["CNI_PATH"] = ":/opt/cni/bin::/usr/lib/cni:"
+	r.plugin.do = func(_ context.Context, q *plugin.Request) error {
+		if want := []string{"/opt/cni/bin", "/usr/lib/cni"}; !slices.Equal(q.Path, want) {
+			t.Errorf("plugins are looked for in %q, want %q: an empty entry is no directory of the runtime's", q.Path, want)
+		}
+		return nil
+	}
+	if r.main(); r.code != 0 {
+		t.Errorf("exit code %d, %s", r.code, &r.stdout)
 	}
 }
 

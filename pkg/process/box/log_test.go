@@ -11,7 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// TestLog has lines of what no operator can bring about at will (those are TestLog of test/operator), and none of a STATUS that is well.
+// TestLog has lines of what no operator can bring about at will (those are in the scripts of test/operator), and none of a STATUS that is well.
 func TestLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	if err := calllog.On(dir, calllog.DefaultSize); err != nil {

@@ -57,6 +57,14 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+func TestExternalResultCannotBeUsed(t *testing.T) {
+	d, dir := script(t, `test $CNI_COMMAND != ADD || echo '{"ips": 7}'`)
+	_, err := d.Add(t.Context(), newRequest(t, plugin.Add, dir))
+	if err == nil || plugin.AsError(err).Code != types.ErrDecodingFailure || !strings.Contains(err.Error(), dir) || plugin.AsError(err).Details == "" {
+		t.Errorf("%#v", err)
+	}
+}
+
 func TestExternalCannotBeExecuted(t *testing.T) {
 	d, dir := script(t, "")
 	path := filepath.Join(dir, "host-local")
@@ -89,21 +97,27 @@ func TestExternalOlderThanTheVerb(t *testing.T) {
 	}
 }
 
-// A plugin that finishes when a call is cancelled has done what it says.
+// A plugin that finishes when a call is cancelled has done what it says, and one that says why it stopped is heard.
 func TestExternalFinishesWhenCancelled(t *testing.T) {
-	d, dir := script(t, `test $CNI_COMMAND = ADD || exit 1; trap 'echo "{\"ips\": [{\"address\": \"10.88.0.2/16\"}]}"; exit 0' TERM; : >"$DIR/ready"; while :; do sleep 0.01; done`)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ready := filepath.Join(dir, "ready")
-	if err := unix.Mkfifo(ready, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_, _ = os.ReadFile(ready)
-		cancel()
-	}()
-	if result, err := d.Add(ctx, newRequest(t, plugin.Add, dir)); err != nil || len(result.IPs) != 1 {
-		t.Errorf("Add = %+v, %v", result, err)
+	for says, want := range map[string]uint{
+		`echo "{\"ips\": [{\"address\": \"10.88.0.2/16\"}]}"; exit 0`: 0,
+		`echo "{\"code\": 11, \"msg\": \"stopped\"}"; exit 1`:         types.ErrTryAgainLater,
+	} {
+		d, dir := script(t, `test $CNI_COMMAND = ADD || exit 1; trap '`+says+`' TERM; : >"$DIR/ready"; while :; do sleep 0.01; done`)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ready := filepath.Join(dir, "ready")
+		if err := unix.Mkfifo(ready, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = os.ReadFile(ready)
+			cancel()
+		}()
+		result, err := d.Add(ctx, newRequest(t, plugin.Add, dir))
+		if want == 0 && (err != nil || len(result.IPs) != 1) || want != 0 && (err == nil || plugin.AsError(err).Code != want) {
+			t.Errorf("%s: Add = %+v, %v", says, result, err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package contiv
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,6 +52,11 @@ func TestDialWaitsForADaemonThatStarts(t *testing.T) {
 			t.Errorf("socket left %v: %v", left, err)
 		}
 		_ = again.Close()
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := Dial(ended, filepath.Join(t.TempDir(), "none"), time.Hour); err == nil {
+		t.Error("it connected")
 	}
 }
 
