@@ -205,12 +205,14 @@ func TestManyAddresses(t *testing.T) {
 	})
 }
 
-// TestMadeAgainByOthers: another suite's plugin notes nothing. What it has made again in a namespace at the same path, or let go and made again, is alive.
+// TestMadeAgainByOthers: another suite's plugin notes nothing. What it has made again in a namespace at the same path or at another one, or let go and made
+// again, is alive.
 func TestMadeAgainByOthers(t *testing.T) {
 	host := netlab.NewHost(t)
-	pod := host.NewPod(t, "web")
+	pod, elsewhere := host.NewPod(t, "web"), host.NewPod(t, "elsewhere")
 	const mac = "02:00:00:00:00:09"
 	pod.MustRun(t, "ip", "link", "add", "eth0", "address", mac, "type", "veth", "peer", "name", "eth1")
+	elsewhere.MustRun(t, "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
 	host.Do(func() {
 		n := Notes(t.TempDir())
 		note := &Note{Key: key, Netns: pod.Path(), Inode: 1, Cookie: 1, Boot: bootID(), PIDs: inodeOf("/proc/self/ns/pid")}
@@ -219,6 +221,10 @@ func TestMadeAgainByOthers(t *testing.T) {
 			if v.State != want {
 				t.Errorf("%q: %s, %s", reported, v.State, v.Why)
 			}
+		}
+		// A result of CNI 0.2.0 has no MAC address.
+		if v := NewHost(n).Of(Claim{Key: key, Note: note, HasResult: true, Netns: elsewhere.Path()}); v.State != Alive {
+			t.Errorf("at another path: %s, %s", v.State, v.Why)
 		}
 		file := n.path(key)
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
