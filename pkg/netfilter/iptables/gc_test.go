@@ -16,14 +16,22 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// Chains of an old version of the reference plugin, that nobody makes any more, are known by their comments.
-func TestGCOfOldVersion(t *testing.T) {
+// What no record tells of is known by its comments, also in a chain of an old version of the reference plugin. It goes with the GC of its network alone.
+func TestGCWithoutRecords(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		old := owner{PortMapping, keyOf("a")}.chains()[1]
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-N "+old, "-A CNI-HOSTPORT-SNAT -m comment --comment \"snat name: \\\"net\\\" id: \\\"a\\\"\" -j "+old,
 			"-A "+old+" -s 127.0.0.1/32 -j MASQUERADE")
-		n.gc(t, "net", keyOf("b"))
-		same(t, "left", lines(n.rules(t, &ipv4, "nat"), old), "")
+		n.add(t, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")))
+		n.MustRun(t, "rm", state.RunFile(ownersFile))
+		for _, network := range []string{"ne", "net2", "net"} { // the first two have nothing
+			n.gc(t, network, keyOf("b"))
+			for what, has := range map[string]bool{"an old chain": lines(n.rules(t, &ipv4, "nat"), old) != "", "a rule": lines(n.rules(t, &ipv4, "nat"), "10.88.0.2") != ""} {
+				if has != (network != "net") {
+					t.Errorf("after GC of %s there is %s of a: %v", network, what, has)
+				}
+			}
+		}
 	})
 }
 
