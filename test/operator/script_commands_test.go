@@ -183,6 +183,9 @@ func (s *script) commands() map[string]command {
 		// end NAME [SIGNAL] sends that a signal, and waits for its end: it is the last command then.
 		"end": func(ts *testscript.TestScript, neg bool, args []string) {
 			cmd := s.begun[args[0]]
+			if cmd == nil {
+				ts.Fatalf("nothing called %s was begun", args[0])
+			}
 			if len(args) > 1 {
 				ts.Check(cmd.Process.Signal(unix.SignalNum("SIG" + args[1])))
 			}

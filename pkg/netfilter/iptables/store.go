@@ -104,7 +104,7 @@ func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
 			return false, err
 		}
 		for _, t := range tables {
-			own := missing(ofFamily(f, r.own), nil)
+			own := missing(ofFamily(f, r.own), nil) // each once, as in what is lacking
 			lacking, err := b.lacking(ctx, t, own)
 			isOwn := func(chain string) bool { return r.owner.kind != Forwarding && t.chains[chain] }
 			if err != nil || len(lacking) < len(own) || slices.ContainsFunc(chains, isOwn) {
