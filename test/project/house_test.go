@@ -117,6 +117,20 @@ func TestHost(t *testing.T) {
 	}
 }
 
+// TestOwnProcesses: tests that read a whole node see their own processes and namespaces alone, and not those of other tests and of the machine.
+func TestOwnProcesses(t *testing.T) {
+	reads := regexp.MustCompile(`\b(node\.Read|presence\.NewHost)\(`)
+	tests := map[string]string{} // by folder
+	for _, path := range listed(t, "cmd/**_test.go", "pkg/**_test.go", "plugins/**_test.go") {
+		tests[filepath.Dir(path)] += read(t, "../../"+path)
+	}
+	for dir, text := range tests {
+		if reads.MatchString(text) && !strings.Contains(text, "netlab.Main(m)") {
+			t.Errorf("%s has no TestMain that calls netlab.Main", dir)
+		}
+	}
+}
+
 // onMap returns the folder that the map of architecture.md shows in place of a package: each package of pkg/, and elsewhere what a newcomer looks for.
 func onMap(name string) string {
 	return regexp.MustCompile(`^(pkg/.*|cmd/cnictl/internal/\w+|cmd/[\w-]+|test/\w+|plugins)`).FindString(name)

@@ -25,6 +25,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // fake is a plugin, and its store, that holds what a test says.
@@ -87,6 +88,9 @@ type bench struct {
 	made       []string     // calls of plugins
 	do         func() error // what they do
 }
+
+// TestMain gives the tests processes and namespaces of their own: a plan looks at all of the machine's.
+func TestMain(m *testing.M) { netlab.Main(m) }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -170,10 +174,10 @@ func summary(r *Report) string {
 
 func (b *bench) expect(r *Report, want string, whys ...string) {
 	b.Helper()
-	if got := summary(r); got != want {
-		b.Errorf("%s, want %s", got, want)
-	}
 	text, err := json.Marshal(r)
+	if got := summary(r); got != want {
+		b.Errorf("%s, want %s: %s", got, want, text)
+	}
 	for _, why := range whys {
 		if err != nil || !strings.Contains(string(text), why) {
 			b.Errorf("%v: %q is not in %s", err, why, text)
