@@ -79,10 +79,20 @@ func (t *tracer) makeTable(name string, family byte, chains []chain) error {
 func (t *tracer) listen() {
 	defer close(t.heard)
 	packets := map[uint32]Event{}
+	mine, others := map[uint32]bool{}, map[uint32]bool{} // packets that a rule of ours marks, and one of another trace
 	hear := func(m netlink.Message) {
 		e, ok := parse(m)
-		if e.own = e.Table == t.name; !ok || !e.own && strings.HasPrefix(e.Table, ownTables) {
-			return // of another trace
+		e.own = e.Table == t.name
+		switch {
+		case !ok:
+			return
+		case e.own && e.Rule != 0:
+			mine[e.id] = true
+		case !e.own && strings.HasPrefix(e.Table, ownTables):
+			others[e.id] = others[e.id] || e.Rule != 0
+			return
+		case others[e.id] && !mine[e.id]:
+			return
 		}
 		if e.Packet == (Header{}) { // they are there with the first step of a chain
 			e.Packet, e.In, e.Out = packets[e.id].Packet, packets[e.id].In, packets[e.id].Out
