@@ -48,8 +48,9 @@ test: setup build unit e2e ## install what is missing and pass the tests
 unit: build ## unit tests, and each fuzz test on its seeds
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -p 4 $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest ./test/project
 
-test-long: ## the same with all that -short leaves out, and all rows without root
+test-long: ## pass the tests with all that -short leaves out, and all rows without root
 	$(MAKE) test SHORT=
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 20m ./test/upgrade ./test/operator -run '^Test(ReplaceUnderLoad|DoctorHarmsNobody)$$' -args -long
 	$(MAKE) test-messages
 	$(MAKE) test-rootless
 
@@ -70,7 +71,7 @@ test-vm: setup build ## pass tests in user-mode-linux that need what this kernel
 test-vm-short: setup build ## some of it, to see that it works
 	@scripts/test-vm.sh uml short
 
-test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
+test-vm-qemu: setup build ## test-vm with the kernel of Debian, which takes longer
 	@scripts/test-vm.sh qemu-6.1
 
 test-limits: setup build ## drop packets for limits that all namespaces of a machine share, with the kernel of Debian (minutes)
@@ -155,7 +156,7 @@ bench-many-%:
 bench-etcd: setup build ## measure ADD against etcd and against host-local, up to 60,000 addresses taken (ten minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/etcd -run '^$$' -bench Add -benchtime 1x -timeout 1h -args -long
 
-bench-short: setup build ## the same, small, to see that it works
+bench-short: setup build ## all benchmarks, small, to see that they work
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench ./test/bench/report -bench . -benchtime 1x -short
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/etcd -run '^$$' -bench . -benchtime 1x
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/agent -run '^$$' -bench DNS -benchtime 1x -short
@@ -177,8 +178,9 @@ test-egress: setup ## 2,000 random lists of egress, and 40,000 packets, against 
 schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare
 	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update
 
-messages: ## write what cnictl explain knows of cnibox's own messages, from the source
+messages: ## write what cnictl explain and the manual know of cnibox's own messages and findings, from the source
 	go test -count=1 ./cmd/cnictl/internal/cmd/explain -run '^TestOwn$$' -args -update
+	go test -count=1 ./pkg/operator/trace -run '^TestPage$$' -args -update
 
 test-messages: ## find each message that cnictl explain knows in the source of who prints it, which is fetched (minutes, some hundred MB)
 	go test -count=1 -v ./cmd/cnictl/internal/cmd/explain -run '^TestTextsOfAll$$' -args -fetch

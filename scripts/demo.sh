@@ -20,7 +20,7 @@ scratch=$(mktemp -d /run/cnibox-demo.XXXXXX)
 export PATH=$PATH:/usr/sbin:/sbin CNI_PATH=$scratch/plugins NETCONFPATH=$scratch/net.d
 ip link set lo up
 
-say "Install the plugins: links to one binary"
+say "Install the plugins: one binary, and a stub for each name"
 "$bin/cnictl" install --dir "$CNI_PATH"
 ls -l "$CNI_PATH"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what `go test -tags runtimes ./test/runtimes` drives: containerd, podman and their tools, from Debian's
+# Installs what `go test ./test/runtimes` drives: containerd, podman and their tools, from Debian's
 # packages. No daemon is started, and the host's own network is left alone. Run as root; it does nothing when
 # everything is there already.
 set -euo pipefail

@@ -9,7 +9,7 @@
 // That is this package's test binary, told by the linker to be a program of its own (standalone_test.go). With go test the plugins are those of this
 // repository: as links to one binary, and once more with each list as one entry
 // of type chain (-short leaves out most of those). -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
-// distribution's package of them). docs/project/conformance.md has what all of them do; make conformance writes it.
+// distribution's package of them). Stubs, which releases install, are tried by the other packages. -agent runs the agent on each node. docs/project/conformance.md has what all of them do; make conformance writes it.
 //
 // # How a row is added
 //

@@ -2,6 +2,7 @@ package project
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,8 +11,8 @@ import (
 
 // TestPages makes sure that what the project's own pages lead to is there: files, sections, and make's targets.
 func TestPages(t *testing.T) {
-	makefile := read(t, "../../Makefile")
-	for _, page := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/project/versions.md", "docs/project/dependencies.md", "docs/project/kernels.md", "docs/project/releases.md", "docs/project/packagers.md", "docs/operate/fips.md"} {
+	makefile, named := read(t, "../../Makefile"), map[string]bool{}
+	for _, page := range listed(t, "*.md", ":!docs/plugins", ":!docs/recipes") { // those have messages such as "make macvlan eth0"
 		text := read(t, "../../"+page)
 		for _, m := range regexp.MustCompile(`\]\(([^):#]*)(#[^)]*)?\)`).FindAllStringSubmatch(text, -1) {
 			target := "../../" + page
@@ -24,10 +25,31 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s: %s has no section %s", page, m[1], m[2])
 			}
 		}
-		for _, m := range regexp.MustCompile("(?m)(?:`|^)make ([a-z0-9-]+)").FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(makefile, "\n"+m[1]+":") {
-				t.Errorf("%s: make has no target %s", page, m[1])
+		for _, m := range regexp.MustCompile("(?m)(?:`|^)make((?: [a-z][a-z0-9-]*)+)").FindAllStringSubmatch(text, -1) {
+			for _, target := range strings.Fields(m[1]) {
+				named[target] = true
+				if !strings.Contains(makefile, "\n"+target+":") {
+					t.Errorf("%s: make has no target %s", page, target)
+				}
 			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `).FindAllStringSubmatch(makefile, -1) {
+		if !named[m[1]] {
+			t.Errorf("no page says what `make %s` is for", m[1])
+		}
+	}
+}
+
+// TestRun makes sure that each folder of tests is run by a target or a script.
+func TestRun(t *testing.T) {
+	text := read(t, "../../Makefile")
+	for _, script := range listed(t, "scripts/*.sh") {
+		text += read(t, "../../"+script)
+	}
+	for _, path := range listed(t, "test/*_test.go") {
+		if dir := filepath.Dir(path); !regexp.MustCompile(regexp.QuoteMeta("./"+dir) + `\b`).MatchString(text) {
+			t.Errorf("nobody runs ./%s", dir)
 		}
 	}
 }
@@ -40,6 +62,17 @@ func sections(text string) map[string]bool {
 		found["#"+strings.ReplaceAll(plain, " ", "-")] = true
 	}
 	return found
+}
+
+// listed returns the files of the project that match patterns, all without one.
+func listed(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", "../..", "ls-files", "--"}, patterns...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	return strings.Fields(string(out))
 }
 
 func read(t *testing.T, path string) string {

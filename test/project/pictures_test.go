@@ -1,7 +1,6 @@
 package project
 
 import (
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,13 +9,8 @@ import (
 // TestPictures makes sure that pictures of the manual are drawn, since one of letters is cut on a small screen and is noise to a screen reader, that
 // each says in words what it shows, and that it can be read on a dark page.
 func TestPictures(t *testing.T) {
-	out, err := exec.Command("git", "-C", "../..", "ls-files", "docs/**.md", "docs/**.svg", "*.md").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	pictures := 0
-	for name := range strings.Lines(string(out)) {
-		name = strings.TrimSpace(name)
+	for _, name := range listed(t, "docs/**.md", "docs/**.svg", "*.md") {
 		text := read(t, "../../"+name)
 		if strings.HasSuffix(name, ".svg") {
 			pictures++

@@ -1,7 +1,6 @@
 package project
 
 import (
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -38,12 +37,8 @@ func TestScorecard(t *testing.T) {
 			t.Errorf("dependabot.yml lacks %q", words)
 		}
 	}
-	all, err := exec.Command("git", "-C", "../..", "ls-files").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range strings.Lines(string(all)) {
-		path := filepath.Join("../..", strings.TrimSpace(name))
+	for _, name := range listed(t) {
+		path := filepath.Join("../..", name)
 		if content := read(t, path); strings.HasPrefix(content, "\x7fELF") || strings.HasPrefix(content, "MZ\x90") || strings.HasPrefix(content, "\x00asm") {
 			t.Errorf("%s is a program", path)
 		}

@@ -3,7 +3,6 @@ package project
 import (
 	"go/scanner"
 	"go/token"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,14 +25,7 @@ var bareSubject = regexp.MustCompile(`(^["\x60]?|[.;] |// |\| )(Who|What) (\w+)[
 // TestWords holds the product's comments and messages, and the manual, to what CONTRIBUTING.md says of English. A line is looked at by itself.
 // Pages that are made from tests have the tests' words.
 func TestWords(t *testing.T) {
-	cmd := exec.Command("git", "ls-files", "cmd/**.go", "pkg/**.go", "plugins/**.go", "docs/**.md", "*.md", ":!docs/project/conformance*", ":!*_test.go")
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", cmd, err)
-	}
-	for name := range strings.Lines(string(out)) {
-		name = strings.TrimSpace(name)
+	for _, name := range listed(t, "cmd/**.go", "pkg/**.go", "plugins/**.go", "docs/**.md", "*.md", ":!docs/project/conformance*", ":!*_test.go") {
 		text := read(t, "../../"+name)
 		if strings.HasSuffix(name, ".go") {
 			text = prose(text)

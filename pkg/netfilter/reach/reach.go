@@ -229,19 +229,6 @@ func (l Lists) And(other Lists) Lists {
 	return both
 }
 
-// Opens reports whether all of a prefix is open, for all of IP.
-func (l Lists) Opens(p netip.Prefix) bool {
-	for _, e := range l.Deny {
-		if e.Prefix.Overlaps(p) {
-			return false
-		}
-	}
-	if !l.Closed {
-		return true
-	}
-	return slices.ContainsFunc(Nets(l.Allow, p.Addr().Is4()), func(r Range) bool { return r.has(rangeOf(p)) })
-}
-
 // Permits reports whether a port of an address is open. It leaves the node's addresses out of account.
 func (l Lists) Permits(addr netip.Addr, p Protocols, port uint16) bool {
 	asked := Entry{Prefix: netip.PrefixFrom(addr, addr.BitLen()), Ports: Ports{p, port, port}}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -10,7 +11,9 @@ import (
 // page is the manual's, which is made from the declarations.
 const page = "../../../docs/operate/dropped.md"
 
-// TestPage compares the page with the causes that are declared. CNIBOX_UPDATE=1 writes its tables anew.
+var update = flag.Bool("update", false, "write docs/operate/dropped.md anew")
+
+// TestPage compares the page with the causes that are declared. With -update it writes its tables anew.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -26,13 +29,13 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
-	if os.Getenv("CNIBOX_UPDATE") != "" {
+	if *update {
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if string(text) != want {
-		t.Errorf("%s is not what is declared; with CNIBOX_UPDATE=1 this test writes it", page)
+		t.Errorf("%s is not what is declared; make messages writes it", page)
 	}
 }
 

@@ -51,9 +51,6 @@ var (
 	familyNames = map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: bridgeFamily, unix.NFPROTO_NETDEV: "netdev"}
 )
 
-// FamilyName is how nft calls a family of tables.
-func FamilyName(family byte) string { return familyNames[family] }
-
 // Marks say which packets are followed, and at which links they come in.
 type Marks struct {
 	table string // what our tables are called
