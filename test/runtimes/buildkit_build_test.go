@@ -1,13 +1,11 @@
 package runtimes
 
 import (
-	"bytes"
 	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cnibox/cnibox/test/netlab"
@@ -18,26 +16,8 @@ type build struct {
 	*buildKit
 	cmd       *exec.Cmd
 	steps     int
-	printed   safeBuffer
+	printed   netlab.Printed
 	addresses []string
-}
-
-// safeBuffer is what a process is writing while somebody reads.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // build builds an image with one step, from beginning to end, and returns what was printed.

@@ -2,7 +2,6 @@ package socket
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,26 +57,8 @@ func ask(path, request string) string {
 	return strings.TrimSpace(line)
 }
 
-// buffer is a log that is read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // serve serves at a socket in a new directory until the test ends.
-func serve(t *testing.T, h http.HandlerFunc) (path string, log *buffer, stop func() error) {
+func serve(t *testing.T, h http.HandlerFunc) (path string, log *netlab.Printed, stop func() error) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "socket") // not t.TempDir, which others can't look into
 	if err != nil {
@@ -92,7 +73,7 @@ func serve(t *testing.T, h http.HandlerFunc) (path string, log *buffer, stop fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	log = &buffer{}
+	log = &netlab.Printed{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, l, h, slog.New(slog.NewTextHandler(log, nil))) }()
