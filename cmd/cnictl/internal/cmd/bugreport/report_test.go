@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/plugins/known"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // readParts reads a report of some parts.
@@ -104,7 +107,7 @@ func TestResultWithConfiguration(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
-		"well": "echo $1; echo aside >&2", "fails": "echo some; echo why >&2; exit 3", "hangs": "echo begun; sleep 1000 & wait",
+		"well": "echo $1; echo aside >&2", "fails": "echo some; echo why >&2; exit 3", "hangs": "echo begun; echo >" + dir + "/begun; sleep 1000 & wait",
 		"chatty": "yes | head -c 20000000", "env": "echo $LC_ALL ${CNI_TEST_SECRET:-none}",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -113,11 +116,9 @@ func TestPrograms(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("CNI_TEST_SECRET", "swordfish")
-	m := readParts(t.Context(), Options{}, []Part{
+	end := readParts(t.Context(), Options{}, []Part{
 		prints("end", time.Minute, time.Minute, []command{{"a.txt", "well x"}, {"a.txt", "no-such"}, {"a.txt", "fails"}, {"b.txt", "env"}, {"c.txt", "chatty"}}),
-		prints("late", time.Minute, 100*time.Millisecond, []command{{"d.txt", "hangs"}}),
-	})
-	end, late := m.Parts[0], m.Parts[1]
+	}).Parts[0]
 	for i, want := range []string{"$ well x\nx\naside\n$ fails\nsome\nwhy\n", "$ env\nC none\n"} {
 		if got := string(end.Files[i].content); got != want {
 			t.Errorf("%s is %q, want %q", end.Files[i].Name, got, want)
@@ -129,8 +130,19 @@ func TestPrograms(t *testing.T) {
 	if end.Files[2].LeftOut == 0 || end.Files[2].LeftOut > 1<<17 {
 		t.Errorf("of what prints much %d bytes were read and left out", end.Files[2].LeftOut)
 	}
-	if len(late.Files) != 1 || len(late.Errors) != 1 {
-		t.Errorf("of what does not end is there %+v", late)
+	if err := unix.Mkfifo(dir+"/begun", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		_, _ = os.ReadFile(dir + "/begun")
+		stop()
+	}()
+	late := &output{}
+	prints("late", netlab.Patience, netlab.Patience, []command{{"d.txt", "hangs"}}).read(nil, ctx, late)
+	if len(late.files) != 1 || string(late.files[0].content) != "$ hangs\nbegun\n" || !slices.Equal(late.errs, []string{"hangs: it did not end in time"}) {
+		t.Errorf("of what does not end is there %+v, errors %q", late.files, late.errs)
 	}
 }
 
