@@ -113,15 +113,15 @@ func TestSilentBus(t *testing.T) {
 			l := fakeBus(t, serve)
 			before := runtime.NumGoroutine()
 			gone := errors.New("the caller went home")
-			cancelled, cancel := context.WithCancelCause(ctx)
 			const silence = 10 * time.Millisecond
-			time.AfterFunc(silence, func() { cancel(gone) })
-			late, cancelLate := context.WithTimeout(ctx, silence)
-			defer cancelLate()
 			l.Do(func() {
+				cancelled, cancel := context.WithCancelCause(ctx)
+				time.AfterFunc(silence, func() { cancel(gone) })
 				if _, err := Running(cancelled); !errors.Is(err, gone) {
 					t.Errorf("cancelled: error %v", err)
 				}
+				late, cancelLate := context.WithTimeout(ctx, silence)
+				defer cancelLate()
 				if _, err := Running(late); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("too late: error %v", err)
 				}
