@@ -61,7 +61,7 @@ for note in notes: fcntl.flock(note, fcntl.LOCK_EX)
 time.sleep(1000)`
 	host.Background(t, host.Command("python3", "-c", locks)) // as a DEL that hangs
 	netlab.Until(t, "the notes to be locked", func() bool {
-		_, err := host.Output(host.Command("sh", "-ec", "for note in /var/lib/cni/cnibox/*; do ! flock --nonblock $note true; done"))
+		_, err := host.Output(host.Command("sh", "-ec", "for note in /var/lib/cni/cnibox/*; do flock --nonblock $note true && exit 1; done; :"))
 		return err == nil
 	})
 	a := start(t, host)
