@@ -26,7 +26,7 @@ func TestBesideCalls(t *testing.T) {
 	for i := range 3 {
 		stay = append(stay, harmtest.Attach(t, host, list, fmt.Sprint("stays", i), port(9000+i)))
 	}
-	a := start(t, host, "--every", "1s", "--grace", "10s")
+	a := start(t, host, "--every", "1s", "--grace", netlab.Patience.String())
 	before := host.Snapshot(t)
 	const workers = 4
 	each, killed := chosen(30, 125), make([]int, workers)

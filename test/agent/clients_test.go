@@ -1,7 +1,7 @@
 package agent
 
 import (
-	"fmt"
+	"encoding/json"
 	"io"
 	"net"
 	"os"
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/agent"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -83,12 +84,18 @@ func TestOthers(t *testing.T) {
 	host, _ := newHost(t)
 	a := start(t, host)
 	ask := func(program ...string) (code string) {
-		cmd := host.Command(program[0], append(program[1:], "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", socketPath, "http://localhost/status")...)
-		out, err := host.Output(cmd)
-		if err != nil {
-			return err.Error()
-		}
-		return out
+		words := append(program[1:], "curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", socketPath, "http://localhost/status")
+		netlab.Eventually(t, func() error {
+			out, err := host.Output(host.Command(program[0], words...))
+			if code = out; err != nil {
+				code = err.Error()
+			}
+			if strings.Contains(code, "curl: (52)") || strings.Contains(code, "curl: (56)") {
+				return err // the agent has hung up, as it does on others that say nothing for a second
+			}
+			return nil
+		})
+		return code
 	}
 	user := []string{"setpriv", "--reuid", "1000", "--regid", "1000", "--clear-groups"}
 	if got := ask(user...); !strings.Contains(got, "000") {
@@ -104,8 +111,8 @@ func TestOthers(t *testing.T) {
 	if got := ask("env"); got != "200" {
 		t.Errorf("root gets %s", got)
 	}
-	if n := a.log.count("refused a client that is not root"); n != 1 {
-		t.Errorf("%d lines about the two of them, want one", n)
+	if a.log.count("refused a client that is not root") == 0 {
+		t.Error("it does not say that it has refused them")
 	}
 	host.MustRun(t, "chmod", "0700", "/run/cnibox-agent")
 	a.stop()
@@ -134,19 +141,17 @@ func TestPassedByAUnit(t *testing.T) {
 	}
 	defer file.Close()
 	for range 2 {
-		log := &journal{}
 		cmd := host.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=agent exec "$0" agent`, netlab.Cnictl(t))
-		cmd.ExtraFiles, cmd.Stderr = []*os.File{file}, log
-		if err := host.Start(cmd); err != nil {
-			t.Fatal(err)
+		cmd.ExtraFiles = []*os.File{file}
+		a := run(t, host, cmd)
+		// Whoever connects before the agent is ready waits. curl does so for as long as it takes, and cnictl for 5 s.
+		printed := host.MustRun(t, "curl", "-sS", "--unix-socket", socketPath, "http://localhost/status")
+		var s agent.Status
+		if err := json.Unmarshal([]byte(printed), &s); err != nil || s.PID != a.pid() {
+			t.Errorf("status of process %d, error %v:\n%s", a.pid(), err, printed)
 		}
-		// Whoever connects before the agent is ready waits.
-		if code, printed := cnictl(t, host, "agent", "status"); code != 0 || !strings.Contains(printed, fmt.Sprint(host.PID(t, cmd))) {
-			t.Errorf("status: exit code %d\n%s", code, printed)
-		}
-		_ = cmd.Process.Signal(unix.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, log)
+		if a.end(unix.SIGTERM); a.cmd.ProcessState.ExitCode() != 0 {
+			t.Errorf("the agent ended with %v", a.cmd.ProcessState)
 		}
 		host.MustRun(t, "test", "-S", socketPath)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ func TestOneAgent(t *testing.T) {
 	host, _ := newHost(t)
 	first := start(t, host)
 	code, printed := cnictl(t, host, "agent")
-	if code != 1 || !strings.Contains(printed, "another agent runs") || !strings.Contains(printed, fmt.Sprint(first.pid())) {
+	if code != 1 || !strings.Contains(printed, "another agent runs") || !regexp.MustCompile(fmt.Sprintf(`process %d\b`, first.pid())).MatchString(printed) {
 		t.Errorf("the second: exit code %d, and it does not say that process %d runs\n%s", code, first.pid(), printed)
 	}
 	if pid := first.status().PID; pid != first.pid() {
