@@ -167,19 +167,34 @@ var (
 	declined  = regexp.MustCompile(`DHCPDECLINE[ (]|DHCP6_DECLINE_LEASE |Decline message from`)
 	extended4 = regexp.MustCompile(`DHCPACK[ (]|DHCP4_LEASE_ALLOC `)
 	extended6 = regexp.MustCompile(`DHCPRENEW\(|DHCPREBIND\(|DHCP6_LEASE_RENEW |Renew message from|Rebind message from`)
+
+	transaction = regexp.MustCompile(`^dnsmasq-dhcp: \d+ |transaction ID`)
 )
 
 // Released returns how many releases the server has seen.
-func (s *DHCPServer) Released() int { return len(released.FindAllString(s.Log(), -1)) }
+func (s *DHCPServer) Released() int { return s.count(released) }
 
 // Declined returns how many declined addresses the server has seen.
-func (s *DHCPServer) Declined() int { return len(declined.FindAllString(s.Log(), -1)) }
+func (s *DHCPServer) Declined() int { return s.count(declined) }
 
 // Extended returns how many leases of IPv4 addresses the server has given or extended.
-func (s *DHCPServer) Extended() int { return len(extended4.FindAllString(s.Log(), -1)) }
+func (s *DHCPServer) Extended() int { return s.count(extended4) }
 
 // Extended6 returns how many leases of IPv6 addresses the server has extended.
-func (s *DHCPServer) Extended6() int { return len(extended6.FindAllString(s.Log(), -1)) }
+func (s *DHCPServer) Extended6() int { return s.count(extended6) }
+
+// count counts lines of the log. What a client sends again when the answer takes long, of the same transaction, counts once where the line
+// names that: no line of dnsmasq is without, nor most of isc-dhcp-server for DHCPv6.
+func (s *DHCPServer) count(kind *regexp.Regexp) (n int) {
+	seen := map[string]bool{}
+	for line := range strings.Lines(s.Log()) {
+		if kind.MatchString(line) && !seen[line] {
+			seen[line] = transaction.MatchString(line)
+			n++
+		}
+	}
+	return n
+}
 
 // DHCPSocket is where the daemon of the dhcp plugin listens.
 const DHCPSocket = "/run/cni/dhcp.sock"
