@@ -232,6 +232,7 @@ func TestAtOnce(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the daemon that does not serve ends without an error")
 	}
+	netlab.Until(t, "the other one to serve", func() bool { return host.Run(host.Command("test", "-s", "/run/dhcp.pid")) == nil })
 	dial(t, host).Close()
 	host.MustRun(t, "sh", "-c", "kill $(cat /run/dhcp.pid)")
 	<-ended
