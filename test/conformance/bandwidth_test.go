@@ -170,7 +170,12 @@ func bandwidthRates() (rows []row) {
 		}},
 		row{name: "the way without a limit has none", test: func(l *lab) {
 			c := l.attach(limited(`"egressRate":2000000,"egressBurst":524288`), "web")
-			if got := l.megabits(&l.host.Namespace, &c.Namespace, c.v4, 65536, 2<<20); got < 10 {
+			const least, tries = 10, 4
+			got := 0.0
+			for try := 0; try < tries && got < least; try++ {
+				got = l.megabits(&l.host.Namespace, &c.Namespace, c.v4, 65536, 2<<20)
+			}
+			if got < least {
 				l.Errorf("the container receives %.1f Mbit/s, though nothing limits it", got)
 			}
 		}},
