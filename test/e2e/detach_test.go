@@ -153,7 +153,7 @@ func TestDetachedDelWhereItIsSafe(t *testing.T) {
 		zombies int
 	}{
 		{"first process reaps", "while :; do sleep 0.05; done", leftToOrphan, 0},
-		{"first process never reaps", "exec sleep 120", "wait for the end", 1},
+		{"first process never reaps", "exec sleep infinity", "wait for the end", 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
