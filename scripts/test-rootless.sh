@@ -29,6 +29,7 @@ code=0
 "${guest[@]}" unshare --mount sh -ec "$inside" "$dir" "$rows" >"$dir/log" 2>&1 || code=$?
 
 awk -F '\t' '$1 == "outcome" { n[$4]++; if ($4 == "n/a") why[$5]++; if ($4 == "FAIL") print "FAIL " $3 ": " $5 }
-	END { printf "without root: %d rows hold, %d fail, %d are skipped\n", n["ok"], n["FAIL"], n["n/a"]; for (w in why) printf "%6d %s\n", why[w], w }' "$dir/log"
+	END { printf "without root: %d rows hold, %d fail, %d are skipped\n", n["ok"], n["FAIL"], n["n/a"]; for (w in why) printf "%6d %s\n", why[w], w
+		exit !n["ok"] }' "$dir/log" || code=1 # no row has that name
 [[ $code = 0 ]] || tail -n 100 "$dir/log"
 exit "$code"
