@@ -176,9 +176,15 @@ func (s *script) commands() map[string]command {
 			cmd.Env = os.Environ()
 			s.begin(ts, args[0], cmd)
 		},
-		// start NAME 'SCRIPT' has a shell become another program at the script's side.
+		// start NAME 'SCRIPT' has a shell become another program at the script's side, and waits until it is that.
 		"start": func(ts *testscript.TestScript, _ bool, args []string) {
-			s.begin(ts, args[0], s.command(&s.host.Namespace, "exec "+args[1]))
+			cmd := s.command(&s.host.Namespace, "exec "+args[1])
+			s.begin(ts, args[0], cmd)
+			netlab.Until(s, "a shell that becomes "+args[1], func() bool {
+				// Empty while a process becomes another one, whose name is set before this is.
+				line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+				return len(line) > 0 && string(line) != strings.Join(cmd.Args, "\x00")+"\x00"
+			})
 		},
 		// end NAME [SIGNAL] sends that a signal, and waits for its end: it is the last command then.
 		"end": func(ts *testscript.TestScript, neg bool, args []string) {
