@@ -3,23 +3,11 @@ package conformance
 import (
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
-
-// bridgeLooks has netfilter look at what crosses a bridge, as on a node of Kubernetes.
-func (l *lab) bridgeLooks() {
-	for _, key := range []string{"iptables", "ip6tables"} {
-		file := "/proc/sys/net/bridge/bridge-nf-call-" + key
-		if _, err := os.Stat(file); err != nil {
-			l.Skip("the kernel has no br_netfilter")
-		}
-		l.run("sysctl -qw net.bridge.bridge-nf-call-" + key + "=1")
-	}
-}
 
 // seenAs makes sure how the outside sees a container.
 func (l *lab) seenAs(from *container, v4, v6 string) {
@@ -89,7 +77,7 @@ var bridgeMasquerade = []row{
 		}
 	}},
 	{name: "what stays in the subnet is not masqueraded, though netfilter looks at what crosses a bridge", backends: true, test: func(l *lab) {
-		l.bridgeLooks()
+		l.host.FilterBridged(l, true)
 		a, b := l.attach(l.lan(), "a"), l.attach(l.lan(), "b")
 		l.serve(&b.Namespace, 80)
 		l.answers(tcp(&a.Namespace, b.v4, 80), "b saw "+a.v4)
@@ -102,7 +90,7 @@ var bridgeMasquerade = []row{
 		l.answers(tcp(&a.Namespace, b.v4, 80), "b saw 10.55.0.1")
 	}},
 	{name: "what goes to a multicast group is not masqueraded", backends: true, test: func(l *lab) {
-		l.bridgeLooks()
+		l.host.FilterBridged(l, true)
 		a, b := l.attach(l.lan(), "a"), l.attach(l.lan(), "b")
 		for group, from := range map[string]string{"239.1.2.3": a.v4, "ff05::1:2:3": a.v6} {
 			heard := b.hears(netip.AddrPortFrom(addr(group), 5000))

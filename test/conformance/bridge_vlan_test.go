@@ -182,12 +182,12 @@ var vlanGateways = []row{
 	}},
 	{name: "a VLAN's gateway masquerades, though netfilter looks at what crosses a bridge", backends: true,
 		differs: "what crosses the bridge to the gateway is masqueraded there, and the host drops it", test: func(l *lab) {
-			l.bridgeLooks()
+			l.host.FilterBridged(l, true)
 			l.served()
 			l.seenAs(l.attach(l.lan("vlan", "100"), "web"), netlab.HostIPv4, netlab.HostIPv6)
 		}},
 	{name: "containers of a VLAN do not reach 127.0.0.1 of the node, though netfilter looks at what crosses a bridge", backends: true, test: func(l *lab) {
-		l.bridgeLooks()
+		l.host.FilterBridged(l, true)
 		n := published(l)
 		n.plugins[0] = with(n.plugins[0], "vlan", "100")
 		web := publish(l, n, "web", "8080:80/tcp")

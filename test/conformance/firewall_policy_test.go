@@ -86,22 +86,22 @@ func firewallPolicies() (rows []row) {
 	for _, c := range []struct {
 		policy  string
 		passes  bool
-		bridged string
+		bridged bool
 		differs string
 	}{
-		{"open", true, "0", ""}, {"open", true, "1", ""}, {"same-bridge", true, "0", ""}, {"same-bridge", true, "1", ""}, {"isolated", false, "1", ""},
-		{"isolated", false, "0", "its rules don't see what crosses a bridge without br_netfilter"},
+		{"open", true, false, ""}, {"open", true, true, ""}, {"same-bridge", true, false, ""}, {"same-bridge", true, true, ""}, {"isolated", false, true, ""},
+		{"isolated", false, false, "its rules don't see what crosses a bridge without br_netfilter"},
 	} {
 		name := c.policy + ": containers of the same bridge connect"
 		if !c.passes {
 			name = c.policy + ": containers of the same bridge don't connect"
 		}
-		if c.bridged == "1" {
+		if c.bridged {
 			name += ", with br_netfilter"
 		}
 		// Rules of iptables can't see it, ours or not.
 		rows = append(rows, row{name: name, backends: c.differs == "", differs: c.differs, test: func(l *lab) {
-			bridgeFilter(l, c.bridged)
+			l.host.FilterBridged(l, c.bridged)
 			n := l.guardedBridge(1, c.policy)
 			one, two := l.serving(n, "one"), l.serving(n, "two")
 			paths := append(one.to(&two.Namespace), two.to(&one.Namespace)...)
@@ -112,7 +112,7 @@ func firewallPolicies() (rows []row) {
 	for _, policy := range []string{"same-bridge", "isolated"} {
 		rows = append(rows,
 			row{name: policy + ": with allowPublishedPorts published ports are reached from other protected bridges, and no others", backends: true, differs: noSuchKey, test: func(l *lab) {
-				unfiltered(l)
+				l.host.FilterBridged(l, false)
 				before := l.serving(l.guardedBridge(2, policy), "before")
 				web := l.attach(l.publishing(policy, "true"), "web", ports("8080:80/tcp"))
 				l.serve(&web.Namespace, 80)

@@ -30,13 +30,13 @@ var portmapPathRows = []row{
 		l.allAnswer("web saw "+hostSide, tcp(from, "127.0.0.1", 8080), udp(from, "127.0.0.1", 8080), tcp(from, "127.1.2.3", 8080))
 	}},
 	{name: "from the container itself: it sees the host's address", backends: true, test: func(l *lab) {
-		unfiltered(l)
+		l.host.FilterBridged(l, false)
 		web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		l.allAnswer("web saw "+hostSide, tcp(&web.Namespace, hostSide, 8080), udp(&web.Namespace, hostSide, 8080))
 		l.allAnswer("web saw "+hostSide6, tcp(&web.Namespace, hostSide6, 8080), udp(&web.Namespace, hostSide6, 8080))
 	}},
 	{name: "from the container itself, with hairpinMode, where bridged packets are filtered", backends: true, test: func(l *lab) {
-		bridgeFilter(l, "1")
+		l.host.FilterBridged(l, true)
 		n := published(l)
 		n.plugins[0] = with(n.plugins[0], "hairpinMode", "true")
 		web := publish(l, n, "web", "8080:80/tcp")
@@ -44,7 +44,7 @@ var portmapPathRows = []row{
 		l.answers(tcp(&web.Namespace, hostSide6, 8080), "web saw "+hostSide6)
 	}},
 	{name: "from another container of the bridge: the container sees the host's address", backends: true, test: func(l *lab) {
-		unfiltered(l)
+		l.host.FilterBridged(l, false)
 		publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		peer := &l.attach(published(l), "peer").Namespace
 		l.allAnswer("web saw "+hostSide, tcp(peer, hostSide, 8080), udp(peer, hostSide, 8080))
@@ -104,7 +104,7 @@ var portmapPathRows = []row{
 		l.answers(tcp(&l.out.Namespace, netlab.HostIPv6, 8080), "web")
 	}},
 	{name: "a connection that somebody else redirects to the container keeps its source", backends: true, test: func(l *lab) {
-		bridgeFilter(l, "1")
+		l.host.FilterBridged(l, true)
 		web := publish(l, published(l), "web", "8080:80/tcp")
 		peer := l.attach(published(l), "peer")
 		l.run("iptables -t nat -A PREROUTING -p tcp --dport 9090 -j DNAT --to-destination " + web.v4 + ":80")
@@ -179,7 +179,7 @@ func portmapHostIPRows() (rows []row) {
 			l.answers(tcp(&l.host.Namespace, "192.0.2.33", 8080), "web")
 		}},
 		{name: "hostIP: containers share a port on addresses of their own, reached from inside too", backends: true, test: func(l *lab) {
-			unfiltered(l)
+			l.host.FilterBridged(l, false)
 			l.run("ip address add 192.0.2.33/32 dev lo")
 			one := publish(l, published(l), "one", hostSide+":8080:80/tcp")
 			two := publish(l, published(l), "two", "192.0.2.33:8080:80/tcp")
@@ -202,7 +202,7 @@ func portmapHostIPRows() (rows []row) {
 func portmapMasqueradeRows() []row {
 	rows := []row{
 		{name: "snat false: nothing is masqueraded, and neither 127.0.0.1 nor containers of the bridge reach the port", backends: true, test: func(l *lab) {
-			unfiltered(l)
+			l.host.FilterBridged(l, false)
 			web := publish(l, published(l, "snat", "false"), "web", "8080:80/tcp")
 			peer := l.attach(published(l), "peer")
 			l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
@@ -229,7 +229,7 @@ func portmapMasqueradeRows() []row {
 			l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
 		}},
 		{name: "attachments with different mark bits do not disturb each other", backends: true, test: func(l *lab) {
-			unfiltered(l)
+			l.host.FilterBridged(l, false)
 			other := publish(l, published(l, "markMasqBit", "20"), "other", "8081:80/tcp")
 			web := publish(l, published(l), "web", "8080:80/tcp")
 			l.answers(tcp(&web.Namespace, hostSide, 8080), "web saw "+hostSide)
@@ -241,7 +241,7 @@ func portmapMasqueradeRows() []row {
 			l.silent(local(l, 8081))
 		}},
 		{name: "externalSetMarkChain: that chain marks what has to be masqueraded", test: func(l *lab) {
-			unfiltered(l)
+			l.host.FilterBridged(l, false)
 			l.run("ip address add 192.0.2.33/32 dev lo")
 			markWith(l)
 			web := publish(l, published(l, "externalSetMarkChain", `"MARKS"`), "web", "8080:80/tcp")
@@ -268,7 +268,7 @@ func portmapMasqueradeRows() []row {
 		{"markMasqBit 0 is a bit, not the default", []string{"markMasqBit", "0"}, 0},
 	} {
 		rows = append(rows, row{name: c.name, needs: &netlab.NFTables, backends: true, test: func(l *lab) {
-			unfiltered(l)
+			l.host.FilterBridged(l, false)
 			web := publish(l, published(l, c.keys...), "web", "8080:80/tcp")
 			l.run("nft add table inet row")
 			l.run("nft add chain inet row sent { type filter hook postrouting priority -150 ; }")

@@ -136,18 +136,6 @@ func (c *container) warmPorts(keys ...string) {
 	c.lab.must(del(c.lab, c, config))
 }
 
-// unfiltered keeps packets between ports of a bridge from the packet filter, as on nodes without br_netfilter.
-func unfiltered(l *lab) { bridgeFilter(l, "0") }
-
-func bridgeFilter(l *lab, value string) {
-	for _, key := range []string{"iptables", "ip6tables"} {
-		_, err := l.host.Output(l.host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-"+key+"="+value))
-		if err != nil && value == "1" {
-			l.Skipf("no br_netfilter: %v", err)
-		}
-	}
-}
-
 // secondIPv4 and secondIPv6 are more addresses of the host that the outside can ask.
 const secondIPv4, secondIPv6 = "192.0.2.7", "2001:db8:2::7"
 

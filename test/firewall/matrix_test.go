@@ -167,7 +167,7 @@ func newNode(t *testing.T, b backend, bridged bool) *node {
 	t.Helper()
 	host := newHost(t, b)
 	n := &node{Host: host, backend: b, outside: host.NewOutside(t)}
-	filterBridged(t, host, bridged)
+	host.FilterBridged(t, bridged)
 	host.MustRun(t, "ip", "address", "add", "192.0.2.7/24", "dev", netlab.UplinkName)
 	host.MustRun(t, "ip", "address", "add", "2001:db8:2::7/64", "dev", netlab.UplinkName, "nodad", "preferred_lft", "0") // not a source
 	n.outside.AddRoute(t, podsBridge.subnet4)

@@ -88,22 +88,6 @@ func newHost(t testing.TB, b backend) *netlab.Host {
 	return host
 }
 
-// filterBridged has the packet filter see packets that cross a bridge, or not.
-// Without br_netfilter it never does.
-func filterBridged(t testing.TB, host *netlab.Host, on bool) {
-	t.Helper()
-	if on {
-		netlab.Need(t, netlab.BridgeNetfilter)
-	}
-	value := map[bool]string{true: "1", false: "0"}[on]
-	for _, key := range []string{"iptables", "ip6tables"} {
-		_, err := host.Output(host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-"+key+"="+value))
-		if err != nil && on {
-			t.Fatal(err)
-		}
-	}
-}
-
 // container is an attached pod.
 type container struct {
 	*netlab.Pod

@@ -100,6 +100,18 @@ func (h *Host) UseIPTablesInVain(t testing.TB) (dir string) {
 	return dir
 }
 
+// FilterBridged has the packet filter see what crosses a bridge, as on a node of Kubernetes, or not. Without br_netfilter it never does.
+func (h *Host) FilterBridged(t testing.TB, on bool) {
+	t.Helper()
+	if on {
+		Need(t, BridgeNetfilter)
+	} else if !Has(t, BridgeNetfilter) {
+		return
+	}
+	value := map[bool]string{true: "=1", false: "=0"}[on]
+	h.MustRun(t, "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables"+value, "net.bridge.bridge-nf-call-ip6tables"+value)
+}
+
 // Path returns the PATH of the Host's plugins.
 func (h *Host) Path() string { return h.path }
 
