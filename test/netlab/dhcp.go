@@ -184,7 +184,7 @@ func (s *DHCPServer) Extended() int { return s.count(extended4) }
 func (s *DHCPServer) Extended6() int { return s.count(extended6) }
 
 // count counts lines of the log. What a client sends again when the answer takes long, of the same transaction, counts once where the line
-// names that: no line of dnsmasq is without, nor most of isc-dhcp-server for DHCPv6.
+// names that: all lines of dnsmasq do, and most of isc-dhcp-server's for DHCPv6.
 func (s *DHCPServer) count(kind *regexp.Regexp) (n int) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(s.Log()) {

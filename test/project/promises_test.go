@@ -70,9 +70,6 @@ func TestReliabilityFigures(t *testing.T) {
 			}
 		}
 	}
-	if untried := regexp.MustCompile(`(?m)^\| \[([\w-]+)\]\(\S+ \| – `).FindStringSubmatch(rows); untried != nil {
-		t.Errorf("docs/project/conformance.md has no outcome of %s: make conformance", untried[1])
-	}
 	if compared < 8 {
 		t.Errorf("only %d figures were found", compared)
 	}

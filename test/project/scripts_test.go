@@ -19,7 +19,7 @@ import (
 var negated = regexp.MustCompile(`(?m)^\s*! (?:>&1|[^|&\n])+\n+\s*\S|(?m)'(.*; )?! [^;'|&\n]+; `)
 
 // negatedInGo matches the same in a shell's text in Go. A loop is as good as its last round.
-var negatedInGo = regexp.MustCompile(`(?:^|[;\n{]|\b(?:do|then|else)\s)\s*! (?:>&\d|\|[^|]|[^;|&\n])+(?:;|\n\s*\S)`)
+var negatedInGo = regexp.MustCompile(`(?:^|[;\n{(]|&&|\|\||\b(?:do|then|else)\s)\s*! (?:>&\d|\|[^|]|[^;|&\n])+(?:;|\n\s*\S)`)
 
 // TestScriptsHeedFailures: a shell that ends at errors, as those of scripts do, does not end at a command that is negated (POSIX, set -e). `command && exit 1`
 // says the same.

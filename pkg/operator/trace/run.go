@@ -187,61 +187,6 @@ func (r *run) places() (list []*place) {
 	return list
 }
 
-// marks are what the tables of a place mark.
-func (r *run) marks(p *place) Marks {
-	m := Marks{table: r.table, Flow: r.flow, State: p.isHost(), Stay: r.Imitated}
-	if r.Imitated {
-		m.Keep, m.Links, m.Door = []netip.Addr{r.flow.To, r.flow.From}, r.hostLinks(), r.from.hostEnd.Attrs().Name
-		return m // nobody has to be asked for his link address
-	}
-	for _, a := range []netip.Addr{r.flow.To, r.flow.From, r.source.route(r.flow.To, netip.Addr{}, 0, 0).next} {
-		if a.IsValid() && !slices.Contains(m.Next, a) {
-			m.Next = append(m.Next, a)
-		}
-	}
-	if r.Outside && p.isHost() {
-		m.Keep, m.Out = []netip.Addr{r.flow.From}, r.outwards()
-	}
-	switch {
-	case p.isHost():
-		m.Links = r.hostLinks()
-	case p == r.source && r.from.inside != nil:
-		m.Links = []string{r.from.inside.Attrs().Name}
-	case p == r.target && r.to.inside != nil:
-		m.Links = []string{r.to.inside.Attrs().Name}
-	}
-	return m
-}
-
-// outwards are the links by which a packet from outside could leave the node again, if nothing leads it to a container.
-func (r *run) outwards() (names []string) {
-	names = append(names, r.inject.to.Attrs().Name)
-	uplinks, _ := r.Host.Uplinks()
-	for _, l := range uplinks {
-		if l.Name != names[0] {
-			names = append(names, l.Name)
-		}
-	}
-	return names
-}
-
-// hostLinks are the links of the host by which the packets may come in.
-func (r *run) hostLinks() (names []string) {
-	names = append(r.from.links(), r.to.links()...)
-	if r.inject != nil {
-		names = append(names, r.inject.to.Attrs().Name)
-	}
-	for _, a := range []netip.Addr{r.flow.To, r.flow.From} {
-		if a.IsValid() {
-			if out := routeOf(a, netip.Addr{}, 0, 0); out.err == nil && !out.local {
-				names = append(names, linkName(out.link))
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 type heard struct {
 	at *place
 	Event
@@ -354,10 +299,16 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 	return false
 }
 
-// concerns reports whether what happens to a packet is on the way of the flow's. A bridge sends a question who has an address to all of its ports: what
-// becomes of it there matters at the port alone behind which the address is.
+// concerns reports whether what happens to a packet is on the way of the flow's. Another trace may ask who has an address, too. A bridge sends such a
+// question to all of its ports: what becomes of it there matters at the port alone behind which the address is.
 func (r *run) concerns(e Event) bool {
-	if !e.Packet.About.IsValid() || e.Family != bridgeFamily || e.Out == 0 {
+	if !e.Packet.About.IsValid() {
+		return true
+	}
+	if !slices.Contains(r.next(), e.Packet.About) {
+		return false
+	}
+	if e.Family != bridgeFamily || e.Out == 0 {
 		return true
 	}
 	for _, end := range []struct {
@@ -387,7 +338,7 @@ func (r *run) isAnswer(h Header) bool {
 // learn completes the flow from the first packet that is seen of it.
 func (r *run) learn(h heard) bool {
 	p := h.Packet
-	if p.FromPort == 0 || r.flow.ToPort != 0 && p.ToPort != r.flow.ToPort || r.flow.To.IsValid() && p.To != r.flow.To {
+	if p.FromPort == 0 || p.Protocol != r.flow.number() || r.flow.From.IsValid() && p.From != r.flow.From || r.flow.ToPort != 0 && p.ToPort != r.flow.ToPort || r.flow.To.IsValid() && p.To != r.flow.To {
 		return false
 	}
 	r.flow.From, r.flow.To, r.flow.Port, r.flow.ToPort = p.From, p.To, p.FromPort, p.ToPort

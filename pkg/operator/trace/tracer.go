@@ -23,11 +23,13 @@ type tracer struct {
 	heard  chan Event
 	name   string      // of the tables
 	missed atomic.Bool // the kernel had more to say than there was room for
+
+	inContainer bool
 }
 
 // startTracer begins to follow packets in the namespace of the calling thread.
 func startTracer(m Marks) (t *tracer, err error) {
-	t = &tracer{heard: make(chan Event, 64), name: m.table}
+	t = &tracer{heard: make(chan Event, 64), name: m.table, inContainer: !m.State}
 	if t.events, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
 		return nil, err
 	}
@@ -79,7 +81,7 @@ func (t *tracer) makeTable(name string, family byte, chains []chain) error {
 func (t *tracer) listen() {
 	defer close(t.heard)
 	packets := map[uint32]Event{}
-	mine, others := map[uint32]bool{}, map[uint32]bool{} // packets that a rule of ours marks, and one of another trace
+	mine, others := map[uint32]bool{}, map[uint32]bool{} // packets in a container that a rule of ours marks, and one of another trace. On the host isMine tells
 	hear := func(m netlink.Message) {
 		e, ok := parse(m)
 		e.own = e.Table == t.name
@@ -91,7 +93,7 @@ func (t *tracer) listen() {
 		case !e.own && strings.HasPrefix(e.Table, ownTables):
 			others[e.id] = others[e.id] || e.Rule != 0
 			return
-		case others[e.id] && !mine[e.id]:
+		case t.inContainer && others[e.id] && !mine[e.id]:
 			return
 		}
 		if e.Packet == (Header{}) { // they are there with the first step of a chain

@@ -139,7 +139,10 @@ func TestPrograms(t *testing.T) {
 		_, _ = os.ReadFile(dir + "/begun")
 		stop()
 	}()
-	late := &output{}
+	late, limited := &output{}, &output{}
+	if prints("limited", netlab.Patience, time.Millisecond, []command{{"e.txt", "sleep 1000"}}).read(nil, t.Context(), limited); !slices.Equal(limited.errs, []string{"sleep 1000: it did not end in time"}) {
+		t.Errorf("of what has a limit: errors %q", limited.errs)
+	}
 	prints("late", netlab.Patience, netlab.Patience, []command{{"d.txt", "hangs"}}).read(nil, ctx, late)
 	if len(late.files) != 1 || string(late.files[0].content) != "$ hangs\nbegun\n" || !slices.Equal(late.errs, []string{"hangs: it did not end in time"}) {
 		t.Errorf("of what does not end is there %+v, errors %q", late.files, late.errs)
