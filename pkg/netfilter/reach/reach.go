@@ -241,10 +241,6 @@ type Range struct{ First, Last netip.Addr }
 
 func rangeOf(p netip.Prefix) Range { return Range{p.Masked().Addr(), result.Last(p)} }
 
-func (r Range) has(other Range) bool {
-	return r.First.Compare(other.First) <= 0 && r.Last.Compare(other.Last) >= 0
-}
-
 // Nets returns the addresses of one family that are in entries for all of IP: ranges in order, with something between any two.
 func Nets(entries []Entry, is4 bool) (list []Range) {
 	for _, e := range entries {
