@@ -104,7 +104,7 @@ func unusable(err error) error {
 	switch {
 	case errors.Is(err, errForeign):
 		remedy = "nothing is written there; move it away and turn the log on again"
-	case errors.Is(err, os.ErrPermission):
+	case errors.Is(err, os.ErrPermission) && os.Geteuid() != 0: // root is told so of a device on a file system without any
 		remedy = "the log is root's alone: repeat it as root"
 	}
 	return plugin.Errorf(remedy, "%w", err)
