@@ -134,12 +134,12 @@ func (f fault) try(t *testing.T, c *cluster, table *strings.Builder) {
 	}
 	f.do(t, c)
 	answers := make(chan answer)
-	valid := valid("checked", "deleted", "added")
+	inUse := valid("checked", "deleted", "added")
 	for _, call := range []struct {
 		verb, id string
 		n        network
 	}{
-		{"ADD", "added", during}, {"DEL", "deleted", during}, {"STATUS", "", n}, {"GC", "", during.withMore("cni.dev/valid-attachments", valid)},
+		{"ADD", "added", during}, {"DEL", "deleted", during}, {"STATUS", "", n}, {"GC", "", during.withMore("cni.dev/valid-attachments", inUse)},
 		{"CHECK", "checked", during.withMore("prevResult", checked.Map(t))},
 	} {
 		go func() {
@@ -178,7 +178,7 @@ func (f fault) try(t *testing.T, c *cluster, table *strings.Builder) {
 		c.awaitHealth(t)
 	}
 	netlab.Eventually(t, func() error { return h.tryKeep(n) })
-	h.must(t, "GC", "", n.withMore("cni.dev/valid-attachments", valid))
+	h.must(t, "GC", "", n.withMore("cni.dev/valid-attachments", inUse))
 	h.must(t, "CHECK", "checked", n.withMore("prevResult", checked.Map(t)))
 	c.holds(t, n, want)
 	fmt.Fprintf(table, "| %s |", f.name)

@@ -114,6 +114,38 @@ func TestIsMine(t *testing.T) {
 	}
 }
 
+// TestLearn follows the next packet of the sender that is watched, and no other's.
+func TestLearn(t *testing.T) {
+	from, other, to := netip.MustParseAddr("10.88.0.2"), netip.MustParseAddr("10.88.0.3"), netip.MustParseAddr("192.0.2.254")
+	next := Header{From: from, To: to, Protocol: unix.IPPROTO_TCP, FromPort: 40000, ToPort: 80}
+	for name, change := range map[string]func(h *Header){
+		"it":                func(*Header) {},
+		"another sender":    func(h *Header) { h.From = other },
+		"another receiver":  func(h *Header) { h.To = other },
+		"another port":      func(h *Header) { h.ToPort = 81 },
+		"another protocol":  func(h *Header) { h.Protocol = unix.IPPROTO_UDP },
+		"without its ports": func(h *Header) { h.FromPort = 0 },
+	} {
+		h, r := next, &run{flow: Flow{Protocol: TCP, From: from, To: to, ToPort: 80}}
+		change(&h)
+		if got := r.learn(heard{Event: Event{Packet: h}}); got != (name == "it") || got != (r.flow.Port == next.FromPort) {
+			t.Errorf("%s: %v, then it follows %+v", name, got, r.flow)
+		}
+	}
+}
+
+// TestConcerns: a question who has an address that this flow does not need is another trace's.
+func TestConcerns(t *testing.T) {
+	from, to := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
+	host := &place{name: "host"}
+	r := &run{host: host, source: host, flow: Flow{Protocol: TCP, From: from, To: to}}
+	for about, want := range map[netip.Addr]bool{{}: true, from: true, to: true, netip.MustParseAddr("127.0.0.3"): false} {
+		if got := r.concerns(Event{Family: "arp", Packet: Header{About: about}}); got != want {
+			t.Errorf("who has %s: %v", about, got)
+		}
+	}
+}
+
 // FuzzParse reads whatever a kernel may send.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 8, 0, 1, 0, 'm', 'i', 'n', 'e'})

@@ -302,13 +302,12 @@ func (r *run) hear(h heard, known map[uint32]bool) (over bool) {
 // concerns reports whether what happens to a packet is on the way of the flow's. Another trace may ask who has an address, too. A bridge sends such a
 // question to all of its ports: what becomes of it there matters at the port alone behind which the address is.
 func (r *run) concerns(e Event) bool {
-	if !e.Packet.About.IsValid() {
+	switch {
+	case !e.Packet.About.IsValid():
 		return true
-	}
-	if !slices.Contains(r.next(), e.Packet.About) {
+	case !slices.Contains(r.next(), e.Packet.About):
 		return false
-	}
-	if e.Family != bridgeFamily || e.Out == 0 {
+	case e.Family != bridgeFamily || e.Out == 0:
 		return true
 	}
 	for _, end := range []struct {
@@ -338,7 +337,10 @@ func (r *run) isAnswer(h Header) bool {
 // learn completes the flow from the first packet that is seen of it.
 func (r *run) learn(h heard) bool {
 	p := h.Packet
-	if p.FromPort == 0 || p.Protocol != r.flow.number() || r.flow.From.IsValid() && p.From != r.flow.From || r.flow.ToPort != 0 && p.ToPort != r.flow.ToPort || r.flow.To.IsValid() && p.To != r.flow.To {
+	isFrom := !r.flow.From.IsValid() || p.From == r.flow.From
+	isTo := !r.flow.To.IsValid() || p.To == r.flow.To
+	isToPort := r.flow.ToPort == 0 || p.ToPort == r.flow.ToPort
+	if p.Protocol != r.flow.number() || p.FromPort == 0 || !isFrom || !isTo || !isToPort {
 		return false
 	}
 	r.flow.From, r.flow.To, r.flow.Port, r.flow.ToPort = p.From, p.To, p.FromPort, p.ToPort
