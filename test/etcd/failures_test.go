@@ -257,9 +257,21 @@ func fillDisk(t testing.TB, c *cluster) {
 	}
 }
 
+// useQuota fills the database, until all members say so: the one that refuses to write raises the alarm, of which the others hear later.
 func useQuota(t testing.TB, c *cluster) {
 	if err := write(c, func(err error) bool { return err != nil && strings.Contains(err.Error(), "database space exceeded") }); err != nil {
 		t.Fatal(err)
+	}
+	for _, h := range c.hosts {
+		netlab.Eventually(t, func() error {
+			ctx, end := context.WithTimeout(context.Background(), silence)
+			defer end()
+			is, err := c.client.Status(ctx, h.endpoint())
+			if err == nil && !strings.Contains(strings.Join(is.Errors, " "), pb.AlarmType_NOSPACE.String()) {
+				err = fmt.Errorf("%s has no alarm: %q", h.name, is.Errors)
+			}
+			return err
+		})
 	}
 }
 
