@@ -41,11 +41,21 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestRun makes sure that each folder of tests is run by a target or a script.
+// TestRun makes sure that each folder of tests is run by a target or a script, and that the tests are there which these name: to go's tests a
+// pattern that matches nothing is success.
 func TestRun(t *testing.T) {
 	text := read(t, "../../Makefile")
 	for _, script := range listed(t, "scripts/*.sh") {
 		text += read(t, "../../"+script)
+	}
+	var tests strings.Builder
+	for _, path := range listed(t, "**_test.go") {
+		tests.WriteString(read(t, "../../"+path))
+	}
+	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(text, -1) {
+		if !strings.Contains(tests.String(), "\nfunc "+name+"(") {
+			t.Errorf("a target or a script runs %s, which is not there", name)
+		}
 	}
 	for _, path := range listed(t, "test/*_test.go") {
 		if dir := filepath.Dir(path); !regexp.MustCompile(regexp.QuoteMeta("./"+dir) + `\b`).MatchString(text) {
