@@ -102,10 +102,11 @@ func (c *cluster) dial(t testing.TB, config clientv3.Config) *clientv3.Client {
 	if c.authority != nil {
 		config.TLS = c.authority.client(t)
 	}
-	client, err := clientv3.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var client *clientv3.Client
+	netlab.Eventually(t, func() (err error) { // with a user it asks for a token, once
+		client, err = clientv3.New(config)
+		return err
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

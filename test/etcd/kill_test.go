@@ -169,8 +169,9 @@ func TestSuspended(t *testing.T) {
 	late, other := c.hosts[0], c.hosts[1]
 	for _, hasFoundOut := range []bool{false, true} {
 		t.Run(fmt.Sprint(hasFoundOut), func(t *testing.T) {
+			t.Parallel()
 			n := network{name: fmt.Sprint("suspended-", hasFoundOut), ranges: `[[{"subnet":"10.70.0.0/24","rangeStart":"10.70.0.2","rangeEnd":"10.70.0.2"}]]`}
-			cmd, file := late.suspended(t, "held/", n.with("graceSeconds", 5))
+			cmd, file := late.suspended(t, "held/", n.with("graceSeconds", 20)) // more than an ADD takes up to there, however slow this machine is
 			netlab.Eventually(t, func() error {
 				if r := other.do(t, "ADD", "takes", n); r.Error != nil {
 					return r.Error

@@ -18,7 +18,7 @@ func TestLateHost(t *testing.T) {
 	late, other := c.hosts[0], c.hosts[1]
 	n := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24","rangeStart":"10.70.0.2","rangeEnd":"10.70.0.5"}]]`}
 	wanted := func(a string) network { w := n; w.args = "IP=" + a; return w }
-	short := func(a string) network { return wanted(a).with("graceSeconds", 5) } // only until the host is cut off, however slow this machine is
+	short := func(a string) network { return wanted(a).with("graceSeconds", 20) } // only until the host is cut off, however slow this machine is
 	loses, keeps := late.must(t, "ADD", "loses", short("10.70.0.2")), late.must(t, "ADD", "keeps", short("10.70.0.3"))
 	late.must(t, "ADD", "deleted", short("10.70.0.4"))
 	late.cut(t)

@@ -108,18 +108,24 @@ func (h *host) add(t testing.TB, id string, n network) []netip.Addr {
 	return addressesOf(t, h.must(t, "ADD", id, n))
 }
 
-// refuses makes sure that a call fails with this code and these words.
+// refuses makes sure that a call fails with this code and these words. It is made again if no member answers, as while they elect a leader.
 func (h *host) refuses(t testing.TB, verb, id string, n network, code uint, words ...string) {
 	t.Helper()
-	r := h.do(t, verb, id, n)
-	if r.Error == nil || r.Error.Code != code {
-		t.Fatalf("%s of %s on %s: %s; want code %d", verb, id, h.name, r, code)
-	}
-	for _, w := range words {
-		if !strings.Contains(r.Error.Msg+r.Error.Details, w) {
-			t.Errorf("%s of %s on %s: %v; want %q", verb, id, h.name, r.Error, w)
+	netlab.Eventually(t, func() error {
+		r := h.do(t, verb, id, n)
+		isRight := r.Error != nil && r.Error.Code == code
+		for _, w := range words {
+			isRight = isRight && strings.Contains(r.Error.Msg+r.Error.Details, w)
 		}
-	}
+		if isRight {
+			return nil
+		}
+		err := fmt.Errorf("%s of %s on %s: %s; want code %d with %q", verb, id, h.name, r, code, words)
+		if r.Error == nil || !strings.Contains(r.Error.Msg, "no member of the etcd cluster answers") {
+			t.Fatal(err)
+		}
+		return err
+	})
 }
 
 // keep has the host renew its lease and free what is left open, as the agent does.
@@ -244,10 +250,17 @@ func (c *cluster) fill(t testing.TB, n network, first netip.Addr, count int, but
 				clientv3.OpPut(root+keyOf(a), fmt.Sprintf(`{"address":%q,"host":"elsewhere","containerID":"c%s","ifname":"eth0"}`, a, digits)),
 				clientv3.OpPut(root+"attachments/elsewhere/c"+digits+"/eth0/"+digits, "2026-01-01T00:00:00Z"))
 		}
-		if _, err := c.client.Txn(context.Background()).Then(puts...).Commit(); err != nil {
-			t.Fatal(err)
-		}
+		c.commit(t, puts...)
 	}
+}
+
+// commit has etcd do something that can be done twice. Its client does not repeat what writes, such as when a leader is lost.
+func (c *cluster) commit(t testing.TB, operations ...clientv3.Op) {
+	t.Helper()
+	netlab.Eventually(t, func() error {
+		_, err := c.client.Txn(context.Background()).Then(operations...).Commit()
+		return err
+	})
 }
 
 // each does something on all hosts at once, so many times on each.

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -82,9 +84,7 @@ func (c *cluster) endWait(t testing.TB, n network) {
 		h.keep(t, n)
 		h.refuses(t, "STATUS", "", n, 50, "etcd was restored", "cnictl leases keep", "etcdctl del "+prefix+"/"+n.name+"/restored")
 	}
-	if _, err := c.client.Delete(context.Background(), prefix+"/"+n.name+"/restored"); err != nil {
-		t.Fatal(err)
-	}
+	c.commit(t, clientv3.OpDelete(prefix+"/"+n.name+"/restored"))
 	for _, h := range c.hosts {
 		h.awaitReady(t, n)
 	}
@@ -149,9 +149,7 @@ func TestRestore(t *testing.T) {
 		before := c.revision(t)
 		c.restore(t, snapshot, "etcd-cluster")
 		for c.revision(t) <= before { // others write as much meanwhile
-			if _, err := c.client.Put(context.Background(), "/others", ""); err != nil {
-				t.Fatal(err)
-			}
+			c.commit(t, clientv3.OpPut("/others", ""))
 		}
 		for _, h := range c.hosts {
 			h.refuses(t, "ADD", "early", n, 11, "etcd was restored")
@@ -216,9 +214,7 @@ func TestRestoredInItsName(t *testing.T) {
 			idle, busy := c.hosts[0], c.hosts[1]
 			want := holding{}.set(idle, "web", idle.add(t, "web", n)...)
 			for range 40 {
-				if _, err := c.client.Put(context.Background(), "/others", ""); err != nil {
-					t.Fatal(err)
-				}
+				c.commit(t, clientv3.OpPut("/others", ""))
 			}
 			snapshot := c.snapshot(t)
 			want.set(busy, "web", busy.add(t, "web", n)...)
