@@ -118,7 +118,7 @@ func TestExpired(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	host, outside := node(t, "macvlan")
-	s := outside.ServeDNSMasq(t, "--dhcp-range=192.0.2.50,192.0.2.50,255.255.255.0,1h", "--dhcp-option=option:T1,2", "--dhcp-option=option:T2,4")
+	s := outside.ServeDNSMasq(t, "--dhcp-range=192.0.2.50,192.0.2.50,255.255.255.0,1h", "--dhcp-option=option:T1,5", "--dhcp-option=option:T2,15")
 	host.StartDHCPDaemon(t)
 	conflist := network("macvlan", ipv4)
 	pod, _ := attach(t, host, conflist, "web")
@@ -134,7 +134,7 @@ func TestRefused(t *testing.T) {
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	host, outside := node(t, "macvlan")
-	s := outside.ServeDNSMasq(t, "--dhcp-option=option:T1,2", "--dhcp-option=option:T2,4")
+	s := outside.ServeDNSMasq(t, "--dhcp-option=option:T1,5", "--dhcp-option=option:T2,15")
 	host.StartDHCPDaemon(t)
 	conflist := network("macvlan", ipv4)
 	pod, _ := attach(t, host, conflist, "web")

@@ -7,7 +7,7 @@ import (
 )
 
 // seconds is how long leases are, so that a test sees them extended after half of that.
-const seconds = 8
+const seconds = 20
 
 var servers = []struct {
 	name  string
