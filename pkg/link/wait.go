@@ -28,16 +28,19 @@ func WaitUp(h *netlink.Handle, name string) (state netlink.LinkOperState, err er
 	if err := netlink.LinkSubscribe(changes, done); err != nil {
 		return state, err
 	}
-	for end := time.Now().Add(portTime); time.Now().Before(end); {
+	for end := time.Now().Add(portTime); ; {
+		isOver := time.Now().After(end) // before the last look: this process may have stood still
 		if state, err = operState(h, name); err != nil || state == netlink.OperUp {
 			return state, err
+		}
+		if isOver {
+			return state, fmt.Errorf("not so after %v", portTime)
 		}
 		select {
 		case <-changes:
 		case <-time.After(lostTime):
 		}
 	}
-	return state, fmt.Errorf("not so after %v", portTime)
 }
 
 func operState(h *netlink.Handle, name string) (netlink.LinkOperState, error) {
@@ -60,16 +63,19 @@ func WaitForAddresses(l netlink.Link) (failed net.IP, err error) {
 	if err := netlink.AddrSubscribe(changes, done); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(detectionTime); time.Now().Before(end); {
+	for end := time.Now().Add(detectionTime); ; {
+		isOver := time.Now().After(end)
 		if failed, settled, err = detection(l); settled || err != nil {
 			return failed, err
+		}
+		if isOver {
+			return failed, fmt.Errorf("not so after %v", detectionTime)
 		}
 		select {
 		case <-changes:
 		case <-time.After(lostTime):
 		}
 	}
-	return failed, fmt.Errorf("not so after %v", detectionTime)
 }
 
 // detection says how duplicate address detection stands: which address has failed, and whether that is known of all that matter.
