@@ -46,7 +46,7 @@ func (n *manyNames) asksAcross(c *inDNS, name string) (asked, answered int) {
 		{its, name, dns.TypeA, "REFUSED"},
 	} {
 		asked++
-		if got := n.askAt("udp", q.gateway, q.name, q.kind); got != q.want {
+		if got := n.inTime("udp", q.gateway, q.name, q.kind, q.want); got != q.want {
 			answered++
 			n.Errorf("%s asks %s for %s: %q, want %q", n.Pod.Name(), q.gateway, q.name, got, q.want)
 		}

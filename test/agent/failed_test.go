@@ -38,14 +38,17 @@ func failStart(t testing.TB, host *netlab.Host, third, name string, number int) 
 	pod := host.NewPod(t, name)
 	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, host.Executor())
 	rt := pod.RuntimeConf(port(number))
-	const silence = 500 * time.Millisecond // what hangs is not waited for longer
+	add, del := netlab.Patience, netlab.Patience
+	if third == "hanging" { // it is not waited for longer
+		add, del = chosen(2500*time.Millisecond, 3*time.Second), 500*time.Millisecond
+	}
 	host.Do(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), chosen(5*silence, silence*6))
+		ctx, cancel := context.WithTimeout(t.Context(), add)
 		defer cancel()
 		if _, err := cni.AddNetworkList(ctx, list, rt); err == nil {
 			t.Errorf("the start of %s succeeded", name)
 		}
-		ctx, cancel = context.WithTimeout(t.Context(), silence)
+		ctx, cancel = context.WithTimeout(t.Context(), del)
 		defer cancel()
 		if err := cni.DelNetworkList(ctx, list, rt); err == nil {
 			t.Errorf("the DEL of %s succeeded", name)

@@ -10,7 +10,7 @@ import (
 )
 
 // answerTime is how long the bus may take to answer.
-const answerTime = 2 * time.Second
+var answerTime = 2 * time.Second
 
 // tryAgain is how long to wait until a bus that is not there is tried again.
 var tryAgain = 15 * time.Second

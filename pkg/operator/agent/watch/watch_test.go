@@ -236,12 +236,14 @@ func TestOwnDoingsAreNoHits(t *testing.T) {
 			w.settle(host)
 			counts := map[watch.Kind]int{}
 			for _, h := range w.others() {
-				counts[h.Kind]++
+				isNameless := h.Kind != watch.Filter && (h.By == "" || strings.HasPrefix(h.By, "(pid ")) // on a busy machine a plugin may have ended before it was asked for its name
+				if !isNameless {
+					counts[h.Kind]++
+				}
 			}
-			t.Logf("%d ADDs and DELs: %v, %v of CPU\n%s", count, counts, w.stop(), describeAll(w.others()))
-			// On a busy machine a plugin may have ended before it was asked for its name.
-			if counts[watch.Filter] > 0 || counts[watch.Link]+counts[watch.Inside] > len(all) {
-				t.Error("ADDs and DELs are taken for somebody's who takes things away")
+			t.Logf("%d ADDs and DELs: %v of CPU\n%s", count, w.stop(), describeAll(w.others()))
+			if len(counts) > 0 {
+				t.Errorf("ADDs and DELs are taken for somebody's who takes things away: %v", counts)
 			}
 		})
 	}
