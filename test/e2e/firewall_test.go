@@ -228,7 +228,7 @@ func TestForwardDropInNFTables(t *testing.T) {
 func TestFirewalldZone(t *testing.T) {
 	t.Parallel()
 	host, outside := node(t)
-	firewalldtest.Start(t, host, "iptables")
+	firewalld := firewalldtest.Start(t, host, "iptables")
 	bare := guarded("fw0", 77, "")
 	conflist := guarded("fw0", 77, `, "ingressPolicy": "isolated"`) // no backend: firewalld runs
 	outside.ServeTCP(t, "[::]:80")
@@ -241,7 +241,7 @@ func TestFirewalldZone(t *testing.T) {
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil {
 		t.Errorf("CHECK: %v", err)
 	}
-	host.MustRun(t, "firewall-cmd", "--reload")
+	firewalld.Reload(t)
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil || !strings.Contains(err.Error(), "is not a source of firewalld's zone trusted") {
 		t.Errorf("CHECK after a reload: %v", err)
 	}

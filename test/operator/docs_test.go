@@ -110,7 +110,7 @@ func (o *operator) example(line string) {
 	if !ok {
 		code = "0"
 	}
-	if err := o.shell(command + "\n[ $? = " + strings.TrimSpace(code) + " ]"); err != nil {
+	if err := o.shell(probesWait(command) + "\n[ $? = " + strings.TrimSpace(code) + " ]"); err != nil {
 		o.Errorf("$ %s\n%v", line, err)
 	}
 }

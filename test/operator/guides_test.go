@@ -152,12 +152,15 @@ func k3s(t *testing.T, o *operator) {
 		printf 'FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n' >/run/flannel/subnet.env`)
 }
 
+// probesWait has a page's probes wait: on a busy machine an answer may come later than who follows a page wants to wait.
+func probesWait(script string) string {
+	return strings.ReplaceAll(script, "cnictl probe ", "cnictl probe --timeout "+netlab.Patience.String()+" ")
+}
+
 // act does the actions in one shell, which may be run by another program, and compares what is printed.
 func (o *operator) act(actions []pagetest.Action, as ...string) {
 	o.Helper()
-	// On a busy machine an answer may come later than who follows a page wants to wait.
-	script := strings.ReplaceAll(pagetest.Script(actions), "cnictl probe ", "cnictl probe --timeout "+netlab.Patience.String()+" ")
-	words := append(slices.Clone(as), "bash", "-c", script)
+	words := append(slices.Clone(as), "bash", "-c", probesWait(pagetest.Script(actions)))
 	shell := o.host.Command(words[0], words[1:]...)
 	shell.Env = o.env()
 	if shell.Dir = o.TempDir(); as != nil { // whoever it is may write there
