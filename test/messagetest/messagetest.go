@@ -102,14 +102,12 @@ func (s Text) says(text string) bool {
 	return strings.Contains(s.Text, text) || strings.Contains(s.Text, strings.Trim(strconv.Quote(text), `"`))
 }
 
-// Here returns what can be read without fetching anything: the module that the source's go.mod has, and programs.
+// Here returns what this machine has: the module in the version of the source's go.mod, which is fetched if need be, and programs.
 func (s Source) Here(t testing.TB, root string) (texts []Text) {
 	t.Helper()
 	if s.In != "" && len(s.Modules) > 0 {
 		name, _, _ := strings.Cut(s.Modules[0], "@")
-		cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}} {{.Version}}", name)
-		cmd.Dir = filepath.Join(root, s.In)
-		texts = append(texts, ofList(t, name, cmd))
+		texts = append(texts, download(t, filepath.Join(root, s.In), name)...)
 	}
 	programs := ""
 	for _, file := range s.Programs {
@@ -122,16 +120,6 @@ func (s Source) Here(t testing.TB, root string) (texts []Text) {
 	return texts
 }
 
-func ofList(t testing.TB, name string, cmd *exec.Cmd) Text {
-	t.Helper()
-	out, err := output(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, version, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-	return Text{name + "@" + version, goSource(t, dir)}
-}
-
 // Fetch returns the modules in the versions that are named.
 func (s Source) Fetch(t testing.TB) (texts []Text) {
 	t.Helper()
@@ -139,20 +127,26 @@ func (s Source) Fetch(t testing.TB) (texts []Text) {
 		if !strings.Contains(module, "@") {
 			continue
 		}
-		cmd := exec.Command("go", "mod", "download", "-json", module)
-		cmd.Dir = t.TempDir() // of no module
-		out, err := output(cmd)
-		var got struct{ Dir, Error string }
-		if wrong := json.Unmarshal(out, &got); wrong != nil {
-			t.Fatalf("%s: %v: %v", module, cmp.Or(err, wrong), string(out))
-		}
-		if got.Error != "" {
-			t.Errorf("%s can't be fetched: %s", module, got.Error)
-			continue
-		}
-		texts = append(texts, Text{module, goSource(t, got.Dir)})
+		texts = append(texts, download(t, t.TempDir(), module)...) // a folder of no module
 	}
 	return texts
+}
+
+// download returns the source of a module, in the version that it is named with, or else in that of the go.mod in a folder.
+func download(t testing.TB, dir, module string) []Text {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "download", "-json", module)
+	cmd.Dir = dir
+	out, err := output(cmd)
+	var got struct{ Path, Version, Dir, Error string }
+	if wrong := json.Unmarshal(out, &got); wrong != nil {
+		t.Fatalf("%s: %v: %v", module, cmp.Or(err, wrong), string(out))
+	}
+	if got.Error != "" {
+		t.Errorf("%s can't be fetched: %s", module, got.Error)
+		return nil
+	}
+	return []Text{{got.Path + "@" + got.Version, goSource(t, got.Dir)}}
 }
 
 // output is what a program prints. The error has what it complains of.
