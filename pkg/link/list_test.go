@@ -10,8 +10,6 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-func TestMain(m *testing.M) { netlab.Main(m) }
-
 // TestRoutesOver: of very many routes no more are kept than a caller can bear, and those that are not wanted are no burden.
 func TestRoutesOver(t *testing.T) {
 	host := netlab.NewHost(t)
