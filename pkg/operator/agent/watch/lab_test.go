@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func watchAndPrint() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	watch.TryAgainAfter(200*time.Millisecond, netlab.Patience)
+	watch.TryAgainAfter(200*time.Millisecond, 90)
 	var table plugin.Table
 	for _, name := range []string{"bridge", "ptp", "macvlan", "host-local", "portmap", "firewall", "bandwidth", "tuning", "sbr", "vrf", "chain", "loopback"} {
 		table = append(table, plugin.Descriptor{Name: name})

@@ -2,7 +2,9 @@ package watch_test
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +152,39 @@ func TestHits(t *testing.T) {
 			w.settle(a.Host)
 			t.Log(describeAll(w.others()))
 		})
+	}
+}
+
+// TestByWhom has programs that do not end delete addresses: one of ours is not heard, and another one is named.
+func TestByWhom(t *testing.T) {
+	a := attachOne(t, "nftables")
+	w := watchHost(t, a.Host)
+	run := func(name, batch string) {
+		t.Helper()
+		program := filepath.Join(t.TempDir(), name)
+		a.MustRun(t, "sh", "-c", "cp $(command -v ip) "+program)
+		cmd := a.Command(program, "-batch", "-")
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = a.Start(cmd)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = in.Close(), cmd.Wait() })
+		if _, err := io.WriteString(in, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("bridge", "address del 10.1.0.1/16 dev demo0\n")
+	netlab.Until(t, "it to be deleted", func() bool { return a.MustRun(t, "ip", "-4", "address", "show", "dev", "demo0") == "" })
+	w.settle(a.Host)
+	if hits := w.others(); len(hits) > 0 {
+		t.Errorf("our own doings are hits: %s", describeAll(hits))
+	}
+	run("foreign", "address add 10.9.0.1/16 dev demo0\naddress del 10.9.0.1/16 dev demo0\n")
+	if hit := w.await(watch.Link, "address 10.9.0.1/16 of demo0 was deleted"); !strings.HasPrefix(hit.By, "foreign (pid ") {
+		t.Errorf("by %q", hit.By)
 	}
 }
 
