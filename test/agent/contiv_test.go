@@ -344,7 +344,7 @@ func TestContivSeesNoNamespaces(t *testing.T) {
 func TestContivManyAtOnce(t *testing.T) {
 	t.Parallel()
 	host, _ := contivHost(t, unpublished)
-	a := serveContiv(t, host)
+	a := serveContiv(t, host, "--grace", "1h") // what a DEL leaves stays
 	first, _ := newPod(t, host, "first", "first-0")
 	if err := host.DelList(shim, ofPod(first, "first-0")); err != nil {
 		t.Fatal(err)

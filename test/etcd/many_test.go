@@ -50,8 +50,8 @@ func TestMany(t *testing.T) {
 	c.holds(t, n, holding{})
 }
 
-// TestNearlyFull takes the last addresses of a large pool from three hosts, 8 at once on each: all of them are had, and etcd looks into few parts of
-// the pool for each.
+// TestNearlyFull takes the last addresses of a large pool from three hosts, some of them one after another, then 8 at once on
+// each: all of them are had, and etcd looks into few parts of the pool for one.
 func TestNearlyFull(t *testing.T) {
 	t.Parallel()
 	c, n := newCluster(t, options{}), network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/18"}]]`}
@@ -60,26 +60,35 @@ func TestNearlyFull(t *testing.T) {
 		free = append(free, netip.AddrFrom4([4]byte{10, 70, byte(i + 3), byte(37 * i)}))
 	}
 	c.fill(t, n, address("10.70.0.2"), 16381, free...)
-	before := c.looks(t)
 	var one sync.Mutex
 	var got []netip.Addr
-	const atOnce = 8
+	add := func(h *host, name string) {
+		r := h.do(t, "ADD", name, n)
+		one.Lock()
+		defer one.Unlock()
+		if r.ExitCode != 0 {
+			t.Errorf("ADD on %s: %s", h.name, r)
+		} else {
+			got = append(got, addressesOf(t, r)...)
+		}
+	}
+	const atOnce, alone = 8, 9
+	var looks []int
+	for i := range alone {
+		before := c.looks(t)
+		add(c.hosts[0], fmt.Sprintf("alone%d", i))
+		looks = append(looks, c.looks(t)-before)
+	}
+	slices.Sort(looks)
+	usual := looks[alone/3] // a few are found at once, and a few looked for twice on a busy machine
 	c.each(atOnce, func(h *host, worker int) {
-		for i := worker; i < len(free)/3; i += atOnce {
-			r := h.do(t, "ADD", fmt.Sprintf("web%d", i), n)
-			one.Lock()
-			if r.ExitCode != 0 {
-				t.Errorf("ADD on %s: %s", h.name, r)
-			} else {
-				got = append(got, addressesOf(t, r)...)
-			}
-			one.Unlock()
+		for i := worker; i < (len(free)-alone)/3; i += atOnce {
+			add(h, fmt.Sprintf("web%d", i))
 		}
 	})
-	looks := (c.looks(t) - before) / len(free)
-	t.Logf("%d of %d addresses are had, with %d looks each", len(got), len(free), looks)
-	if looks > 600 {
-		t.Errorf("etcd looks %d times for each address", looks)
+	t.Logf("%d of %d addresses are had, with %v looks for some", len(got), len(free), looks)
+	if usual > 250 {
+		t.Errorf("etcd looks %d times for an address", usual)
 	}
 	slices.SortFunc(got, netip.Addr.Compare)
 	if !slices.Equal(got, free) {
