@@ -52,8 +52,14 @@ func TestRun(t *testing.T) {
 	for _, path := range listed(t, "**_test.go") {
 		tests.WriteString(read(t, "../../"+path))
 	}
-	for _, name := range regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(text, -1) {
-		if !strings.Contains(tests.String(), "\nfunc "+name+"(") {
+	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(text, -1)
+	for _, several := range regexp.MustCompile(`\bTest\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
+		for name := range strings.SplitSeq(several[1], "|") {
+			named = append(named, "Test"+name)
+		}
+	}
+	for _, name := range named {
+		if !regexp.MustCompile(`\nfunc ` + name + `\(`).MatchString(tests.String()) {
 			t.Errorf("a target or a script runs %s, which is not there", name)
 		}
 	}
