@@ -54,6 +54,8 @@ func TestEachCode(t *testing.T) {
 		{"host-aside", "4:10", list(`{"type": "ipvlan", `+ipam+`}`, `{"type": "dnsname"}`), list(`{"type": "ptp", `+ipam+`}`, `{"type": "dnsname"}`)},
 		{"ipam-missing", "3:10", list(`{"type": "ptp"}`), list(`{"type": "ptp", ` + ipam + `}`)},
 		{"keys-exclude", "3:41", list(`{"type": "bridge", "hairpinMode": true, "promiscMode": true}`), list(`{"type": "bridge", "hairpinMode": true, "promiscMode": false}`)},
+		{"missing-key", "4:23", list(bridge, `{"type": "bandwidth", "ingressRate": 800000}`), list(bridge, `{"type": "bandwidth", "ingressRate": 800000, "ingressBurst": 12112}`)},
+		{"missing-key", "4:23", list(bridge, `{"type": "bandwidth", "egressBurst": 12112}`), list(bridge, `{"type": "bandwidth", "egressBurst": 12112, "egressRate": 800000}`)},
 		{"missing-key", "4:1", list(bridge, `{"type": "vrf"}`), list(bridge, `{"type": "vrf", "vrfname": "red"}`)},
 		{"name-invalid", "1:33", strings.Replace(list(bridge), `"net"`, `"a b"`, 1), list(bridge)},
 		{"name-missing", "1:1", strings.Replace(list(bridge), `"name": "net",`, "", 1), list(bridge)},
