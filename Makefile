@@ -46,7 +46,7 @@ demo: setup build ## run the main job in namespaces of its own: a container with
 test: setup build unit e2e ## install what is missing and pass the tests
 
 unit: build ## unit tests, and each fuzz test on its seeds
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -p 4 $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest ./test/project
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -p 4 -timeout 3h $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest ./test/project
 
 test-long: ## pass the tests with all that -short leaves out, and all rows without root
 	$(MAKE) test SHORT=

@@ -24,7 +24,7 @@ mount -t tmpfs tmpfs "$0/tmp"; mkdir -m 1777 "$0/tmp/tmp"; mknod -m 666 "$0/tmp/
 cd "$0"
 export HOME=$0/tmp/tmp TMPDIR=$0/tmp/tmp CNIBOX_BIN_DIR=$0/bin
 exec setpriv --reuid=65534 --regid=65534 --clear-groups unshare --user --map-root-user --net --mount \
-	./conformance.test -test.v -test.timeout 60m -outcomes -test.run "$1"'
+	./conformance.test -test.v -test.timeout 3h -outcomes -test.run "$1"'
 code=0
 "${guest[@]}" unshare --mount sh -ec "$inside" "$dir" "$rows" >"$dir/log" 2>&1 || code=$?
 
