@@ -50,6 +50,20 @@ func IsOwn(n ns.NetNS) (bool, error) {
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
 }
 
+// OwnCookie returns the number of the calling thread's namespace that no other one of this boot has, 0 before Linux 5.14 (SO_NETNS_COOKIE of socket(7)).
+func OwnCookie() uint64 {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0
+	}
+	return cookie
+}
+
 // Same reports whether two paths lead to one network namespace, such as those below /run and /var/run.
 func Same(a, b string) bool {
 	if a == b {

@@ -231,22 +231,8 @@ func identify(pair *netns.Pair) (inode, cookie uint64, err error) {
 	if err := unix.Fstat(int(pair.NS().Fd()), &file); err != nil {
 		return 0, 0, err
 	}
-	err = pair.Inside(func() error { cookie = ownCookie(); return nil })
+	err = pair.Inside(func() error { cookie = netns.OwnCookie(); return nil })
 	return file.Ino, cookie, err
-}
-
-// ownCookie returns the cookie of the calling thread's namespace, 0 if the kernel has none.
-func ownCookie() uint64 {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0
-	}
-	return cookie
 }
 
 // bootID names this boot, as long as the kernel runs.

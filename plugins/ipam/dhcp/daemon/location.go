@@ -20,6 +20,7 @@ import (
 type location struct {
 	path    string
 	inode   uint64 // of the namespace
+	cookie  uint64 // of the namespace, too: inodes are used again
 	index   int    // of the link
 	mac     net.HardwareAddr
 	mtu     int // only ADD knows it
@@ -71,12 +72,17 @@ func (p *location) open() (ns.NetNS, error) {
 	if err := unix.Fstat(int(n.Fd()), &file); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	switch p.inode {
-	case 0:
-		p.inode = file.Ino
-	case file.Ino:
-	default:
-		return nil, errors.Join(fmt.Errorf("%w: another one is at %s", netns.ErrNotExist, p.path), n.Close())
+	var cookie uint64
+	err = n.Do(func(ns.NetNS) error { cookie = netns.OwnCookie(); return nil })
+	switch {
+	case err != nil:
+	case p.inode == 0:
+		p.inode, p.cookie = file.Ino, cookie
+	case p.inode != file.Ino || p.cookie != cookie && p.cookie != 0: // an earlier daemon noted none
+		err = fmt.Errorf("%w: another one is at %s", netns.ErrNotExist, p.path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
@@ -155,12 +161,13 @@ func (p *location) setUp() error {
 
 // isSame reports whether two places are the same.
 func (p *location) isSame(other *location) bool {
-	return p.inode == other.inode && p.index == other.index
+	return p.inode == other.inode && (p.cookie == other.cookie || p.cookie == 0) && p.index == other.index
 }
 
 func (p *location) document() *conf.Object {
 	o := conf.New()
 	o.Set("inode", int(p.inode))
+	o.Set("cookie", int(p.cookie))
 	o.Set("index", p.index)
 	o.Set("mac", p.mac.String())
 	o.Set("kind", p.kind)
@@ -169,13 +176,14 @@ func (p *location) document() *conf.Object {
 }
 
 func parseLocation(path string, o *conf.Object) (*location, error) {
-	p, inode, mac := &location{path: path}, 0, ""
+	p, inode, cookie, mac := &location{path: path}, 0, 0, ""
 	o.Int("inode", &inode)
+	o.Int("cookie", &cookie)
 	o.Int("index", &p.index)
 	o.String("mac", &mac)
 	o.String("kind", &p.kind)
 	o.String("segment", &p.segment)
-	p.inode = uint64(inode)
+	p.inode, p.cookie = uint64(inode), uint64(cookie)
 	var err error
 	p.mac, err = net.ParseMAC(mac)
 	if err = errors.Join(err, o.Err()); err == nil && p.inode == 0 {
