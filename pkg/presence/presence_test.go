@@ -246,7 +246,7 @@ func TestMadeAgainByOthers(t *testing.T) {
 func TestCovered(t *testing.T) {
 	host := netlab.NewHost(t)
 	pod := host.NewPod(t, "web")
-	pod.Background(t, pod.Command("sleep", "1000"))
+	pod.Background(t, pod.Command("sleep", "infinity"))
 	host.Do(func() {
 		inode := inodeOf(pod.Path())
 		host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/run/netns")

@@ -24,7 +24,7 @@ func withThird(plugin string) string {
 var thirds = map[string]string{
 	"missing": "",
 	"failing": `echo '{"cniVersion": "1.1.0", "code": 100, "msg": "it fails"}'; exit 1`,
-	"hanging": "exec sleep 1000",
+	"hanging": "exec sleep infinity",
 	"killed":  "kill -KILL $$",
 }
 

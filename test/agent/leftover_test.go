@@ -52,7 +52,7 @@ func TestCollect(t *testing.T) {
 	byProcess := ofProcess(t, host, "byprocess", 8001)
 	kept := harmtest.Attach(t, host, usual, "kept", port(8002))
 	stopped := harmtest.Attach(t, host, usual, "stopped", port(8003))
-	kept.Background(t, kept.Command("sleep", "1000"))
+	kept.Background(t, kept.Command("sleep", "infinity"))
 	age(t, host)
 	a := start(t, host, "--grace", "2s", "--every", "1s")
 

@@ -18,7 +18,7 @@ type process struct {
 // ofProcess attaches a container whose namespace ends with its process.
 func ofProcess(t testing.TB, host *netlab.Host, name string, number int) *process {
 	t.Helper()
-	p := &process{cmd: host.Command("unshare", "--net", "sleep", "1000")}
+	p := &process{cmd: host.Command("unshare", "--net", "sleep", "infinity")}
 	if err := host.Start(p.cmd); err != nil {
 		t.Fatal(err)
 	}

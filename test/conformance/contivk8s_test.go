@@ -64,7 +64,7 @@ var contivCalls = []row{
 	{name: "the daemon gets contiv's five keys and nothing else, at contiv's paths, with the one type that it serves", test: func(l *lab) {
 		d := l.netplugin(nil)
 		web := l.pod("web")
-		sleep := web.Command("sleep", "1000")
+		sleep := web.Command("sleep", "infinity")
 		web.Background(l, sleep)
 		path := fmt.Sprintf("/proc/%d/ns/net", sleep.Process.Pid)
 		for _, verb := range []string{"ADD", "DEL"} {

@@ -311,14 +311,14 @@ func TestStrayProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The shell goes, its child stays.
-	cmd := exec.Command("sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
+	cmd := exec.Command("sh", "-c", "sleep infinity >/dev/null 2>&1 & echo $!")
 	h := &Host{Namespace: Namespace{name: "host", netns: node.hostNetns, node: node}}
 	pid, err := h.Output(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	node.patience = 0
-	if got := node.close(); !slices.Equal(got, []string{"sleep 1000"}) {
+	if got := node.close(); !slices.Equal(got, []string{"sleep infinity"}) {
 		t.Errorf("strays are %q", got)
 	}
 	Until(t, "the process to end", func() bool { return !running(strings.TrimSpace(pid)) })
@@ -335,7 +335,7 @@ func TestBackgroundEndsWithTest(t *testing.T) {
 	h := NewHost(t)
 	var cmd *exec.Cmd
 	t.Run("server", func(t *testing.T) {
-		cmd = h.Command("sleep", "1000")
+		cmd = h.Command("sleep", "infinity")
 		h.Background(t, cmd)
 		if err := cmd.Process.Signal(unix.Signal(0)); err != nil {
 			t.Error("not running: ", err)

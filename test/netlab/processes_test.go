@@ -19,8 +19,8 @@ func TestSandboxProcesses(t *testing.T) {
 func TestOwnProcesses(t *testing.T) {
 	h, other := NewHost(t), NewHost(t)
 	h.OwnProcesses(t)
-	other.Background(t, other.Command("sleep", "1001"))
-	sleeper := h.Command("sleep", "1002")
+	other.Background(t, other.Command("sleep", "86401"))
+	sleeper := h.Command("sleep", "86402")
 	h.Background(t, sleeper)
 	const all = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
 	seen := []string{h.MustRun(t, "sh", "-c", all)}
@@ -32,11 +32,11 @@ func TestOwnProcesses(t *testing.T) {
 		seen = append(seen, out)
 	})
 	for _, s := range seen {
-		if strings.Contains(s, "1001") || !strings.Contains(s, "sleep 1002") || strings.Contains(s, os.Args[0]) {
+		if strings.Contains(s, "86401") || !strings.Contains(s, "sleep 86402") || strings.Contains(s, os.Args[0]) {
 			t.Errorf("it sees %s", s)
 		}
 	}
-	if got := h.MustRun(t, "cat", fmt.Sprintf("/proc/%d/cmdline", h.PID(t, sleeper))); got != "sleep\x001002\x00" {
+	if got := h.MustRun(t, "cat", fmt.Sprintf("/proc/%d/cmdline", h.PID(t, sleeper))); got != "sleep\x0086402\x00" {
 		t.Errorf("process %d is %q", h.PID(t, sleeper), got)
 	}
 	if h.MustRun(t, "readlink", "-n", h.NetnsPath()) != h.MustRun(t, "readlink", "-n", "/proc/self/ns/net") {

@@ -85,7 +85,7 @@ func TestHangingProgram(t *testing.T) {
 	for _, program := range []string{"ip6tables-restore", "iptables"} {
 		eachFlavour(t, func(t *testing.T, n *node) {
 			dir := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n: >"+filepath.Join(dir, "hangs")+"\nexec sleep 1000\n"), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n: >"+filepath.Join(dir, "hangs")+"\nexec sleep infinity\n"), 0o755))
 			save, err := exec.LookPath("ip6tables-save")
 			must(t, err)
 			must(t, os.Symlink(save, filepath.Join(dir, "ip6tables-save")))

@@ -107,7 +107,7 @@ func TestResultWithConfiguration(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
-		"well": "echo $1; echo aside >&2", "fails": "echo some; echo why >&2; exit 3", "hangs": "echo begun; echo >" + dir + "/begun; sleep 1000 & wait",
+		"well": "echo $1; echo aside >&2", "fails": "echo some; echo why >&2; exit 3", "hangs": "echo begun; echo >" + dir + "/begun; sleep infinity & wait",
 		"chatty": "yes | head -c 20000000", "env": "echo $LC_ALL ${CNI_TEST_SECRET:-none}",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -140,7 +140,7 @@ func TestPrograms(t *testing.T) {
 		stop()
 	}()
 	late, limited := &output{}, &output{}
-	if prints("limited", netlab.Patience, time.Millisecond, []command{{"e.txt", "sleep 1000"}}).read(nil, t.Context(), limited); !slices.Equal(limited.errs, []string{"sleep 1000: it did not end in time"}) {
+	if prints("limited", netlab.Patience, time.Millisecond, []command{{"e.txt", "sleep infinity"}}).read(nil, t.Context(), limited); !slices.Equal(limited.errs, []string{"sleep infinity: it did not end in time"}) {
 		t.Errorf("of what has a limit: errors %q", limited.errs)
 	}
 	prints("late", netlab.Patience, netlab.Patience, []command{{"d.txt", "hangs"}}).read(nil, ctx, late)
