@@ -19,9 +19,9 @@ import (
 // location is where a container's link is. The namespace is not kept open, so that it ends when the container does.
 type location struct {
 	path    string
-	inode   uint64 // of the namespace
-	cookie  uint64 // of the namespace, too: inodes are used again
-	index   int    // of the link
+	inode   int // of the namespace
+	cookie  int // of the namespace, too: inodes are used again
+	index   int // of the link
 	mac     net.HardwareAddr
 	mtu     int // only ADD knows it
 	kind    string
@@ -72,13 +72,13 @@ func (p *location) open() (ns.NetNS, error) {
 	if err := unix.Fstat(int(n.Fd()), &file); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
-	var cookie uint64
-	err = n.Do(func(ns.NetNS) error { cookie = netns.OwnCookie(); return nil })
+	inode, cookie := int(file.Ino), 0
+	err = n.Do(func(ns.NetNS) error { cookie = int(netns.OwnCookie()); return nil })
 	switch {
 	case err != nil:
 	case p.inode == 0:
-		p.inode, p.cookie = file.Ino, cookie
-	case p.inode != file.Ino || p.cookie != cookie && p.cookie != 0: // an earlier daemon noted none
+		p.inode, p.cookie = inode, cookie
+	case p.inode != inode || p.cookie != cookie && p.cookie != 0: // an earlier daemon noted none
 		err = fmt.Errorf("%w: another one is at %s", netns.ErrNotExist, p.path)
 	}
 	if err != nil {
@@ -166,8 +166,8 @@ func (p *location) isSame(other *location) bool {
 
 func (p *location) document() *conf.Object {
 	o := conf.New()
-	o.Set("inode", int(p.inode))
-	o.Set("cookie", int(p.cookie))
+	o.Set("inode", p.inode)
+	o.Set("cookie", p.cookie)
 	o.Set("index", p.index)
 	o.Set("mac", p.mac.String())
 	o.Set("kind", p.kind)
@@ -176,14 +176,13 @@ func (p *location) document() *conf.Object {
 }
 
 func parseLocation(path string, o *conf.Object) (*location, error) {
-	p, inode, cookie, mac := &location{path: path}, 0, 0, ""
-	o.Int("inode", &inode)
-	o.Int("cookie", &cookie)
+	p, mac := &location{path: path}, ""
+	o.Int("inode", &p.inode)
+	o.Int("cookie", &p.cookie)
 	o.Int("index", &p.index)
 	o.String("mac", &mac)
 	o.String("kind", &p.kind)
 	o.String("segment", &p.segment)
-	p.inode, p.cookie = uint64(inode), uint64(cookie)
 	var err error
 	p.mac, err = net.ParseMAC(mac)
 	if err = errors.Join(err, o.Err()); err == nil && p.inode == 0 {
