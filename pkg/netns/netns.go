@@ -50,7 +50,7 @@ func IsOwn(n ns.NetNS) (bool, error) {
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
 }
 
-// OwnCookie returns the number of the calling thread's namespace that no other one of this boot has, 0 before Linux 5.14 (SO_NETNS_COOKIE of socket(7)).
+// OwnCookie returns the number of the calling thread's namespace that no other one of this boot has, 0 before Linux 5.14 (SO_NETNS_COOKIE).
 func OwnCookie() uint64 {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
