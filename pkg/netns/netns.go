@@ -51,17 +51,17 @@ func IsOwn(n ns.NetNS) (bool, error) {
 }
 
 // OwnCookie returns the number of the calling thread's namespace that no other one of this boot has, 0 before Linux 5.14 (SO_NETNS_COOKIE).
-func OwnCookie() uint64 {
+func OwnCookie() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return 0
+		return 0, fmt.Errorf("ask which network namespace this is: %w", err)
 	}
 	defer unix.Close(fd)
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err != nil {
-		return 0
+	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
+		return 0, fmt.Errorf("ask which network namespace this is: %w", err)
 	}
-	return cookie
+	return cookie, nil
 }
 
 // Same reports whether two paths lead to one network namespace, such as those below /run and /var/run.

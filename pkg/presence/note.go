@@ -231,7 +231,7 @@ func identify(pair *netns.Pair) (inode, cookie uint64, err error) {
 	if err := unix.Fstat(int(pair.NS().Fd()), &file); err != nil {
 		return 0, 0, err
 	}
-	err = pair.Inside(func() error { cookie = netns.OwnCookie(); return nil })
+	err = pair.Inside(func() (err error) { cookie, err = netns.OwnCookie(); return err })
 	return file.Ino, cookie, err
 }
 

@@ -146,7 +146,7 @@ var dhcpResults = []row{
 		l.same(l.result(again).IPs[0].Address.IP.String(), c.v4)
 	}},
 	{name: "another container of the same id and path gets a lease through its own interface", differs: "it returns the lease of the container that is gone",
-		test: func(l *lab) {
+		needs: &netlab.Cookie, test: func(l *lab) {
 			s, _ := l.serveDHCP()
 			c := l.attach(conf(onLAN), "web")
 			c.Replace(l)

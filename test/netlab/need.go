@@ -44,6 +44,15 @@ var (
 		return scriptLacks("does not exist", "mount -n -t tmpfs probe /run; ip netns add probe; ip link add probe0 type veth peer name other0\n"+
 			"ip link property add dev probe0 altname probealt; ip link set probe0 netns probe; ip -n probe link show probealt")
 	})
+	// Cookie tells a network namespace from those before it that had its inode.
+	Cookie = feature("cookies of network namespaces", func() (bool, error) {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return false, err
+		}
+		_, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return errors.Is(err, unix.ENOPROTOOPT), errors.Join(err, unix.Close(fd))
+	})
 	BridgeNetfilter = feature("br_netfilter", func() (bool, error) {
 		_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
 		return errors.Is(err, fs.ErrNotExist), err

@@ -73,7 +73,11 @@ func (p *location) open() (ns.NetNS, error) {
 		return nil, errors.Join(err, n.Close())
 	}
 	inode, cookie := int(file.Ino), 0
-	err = n.Do(func(ns.NetNS) error { cookie = int(netns.OwnCookie()); return nil })
+	err = n.Do(func(ns.NetNS) error {
+		own, err := netns.OwnCookie()
+		cookie = int(own)
+		return err
+	})
 	switch {
 	case err != nil:
 	case p.inode == 0:
