@@ -102,7 +102,7 @@ fips: RUN := (loopback|static|host-local|portmap)$$/.*(ADD|DEL|CHECK|STATUS)
 fips: setup ## build with Go's FIPS 140-3 module into bin/fips, and try rows and etcd over TLS on it, with fips140=only (minutes)
 	GOFIPS140=$(FIPS) $(MAKE) build BIN=$(BIN)/fips
 	for program in cnibox cnibox-etcd cnictl; do go version -m $(BIN)/fips/$$program | grep -e GOFIPS140 -e DefaultGODEBUG=.*fips140=on || exit 1; done
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/conformance -exec 'env GODEBUG=fips140=only' -timeout 60m -run 'TestConformance/links/$(RUN)'
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/conformance -exec 'env GODEBUG=fips140=only' -timeout 3h -run 'TestConformance/links/$(RUN)'
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN)/fips go test $(SHORT) -count=1 ./test/etcd -exec 'env GODEBUG=fips140=only' -run '^TestSecure$$'
 
 rows: ## put the names of all rows of conformance on their page, docs/project/conformance.md
@@ -110,7 +110,7 @@ rows: ## put the names of all rows of conformance on their page, docs/project/co
 
 conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/project/conformance.md
 	@scripts/test-vm.sh uml rows
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian \
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 3h -args -suites links,copies,chain,reference,debian \
 		-guest $(CURDIR)/$(BIN)/test-uml/outcomes -report $(CURDIR)/docs/project/conformance.md
 
 # RUN is which tests, for some of them: the others' cells of the page stay.
@@ -244,7 +244,7 @@ install-system: build ## put all that a system has of cnibox into DESTDIR
 check-build-root: ## pass the tests that a build root without rights can run
 	go test -short $(addprefix ./pkg/,attach cache conf held ipam/... netfilter/spec netns plugin process/request result state) \
 		$(addprefix ./pkg/operator/,doctor finding lint metrics netconf node/containers) \
-		$(addprefix ./plugins/,. ipam/... main/bridge main/hostdevice main/tap meta/bandwidth meta/chain meta/firewall meta/flannel meta/sbr meta/tuning) \
+		$(addprefix ./plugins/,. ipam/dhcp ipam/etcd/... ipam/hostlocal ipam/static main/bridge main/hostdevice main/tap meta/bandwidth meta/chain meta/firewall meta/flannel meta/sbr meta/tuning) \
 		$(addprefix ./cmd/cnictl/internal/cmd/,lint list newnet probe)
 
 offline-build: ## build from the vendored archive of bin/release without a network, and compare with the release (minutes)

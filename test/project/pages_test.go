@@ -70,6 +70,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestBuildRoot makes sure that no test wants root which a build root runs.
+func TestBuildRoot(t *testing.T) {
+	commands, err := exec.Command("make", "-n", "-C", "../..", "check-build-root").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := regexp.MustCompile(`\s\./(\S+)`).FindAllStringSubmatch(string(commands), -1)
+	if len(folders) < 20 {
+		t.Errorf("%d folders: %s", len(folders), commands)
+	}
+	for _, folder := range folders {
+		pattern := ":(glob)" + filepath.Join(strings.Replace(folder[1], "...", "**", 1), "*_test.go")
+		for _, path := range listed(t, pattern) {
+			if strings.Contains(read(t, "../../"+path), "netlab.Main(") {
+				t.Errorf("a build root runs %s, which wants root", path)
+			}
+		}
+	}
+}
+
 // sections are the anchors of a page's headings, as code hosts make them.
 func sections(text string) map[string]bool {
 	found := map[string]bool{}
