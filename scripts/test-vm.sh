@@ -35,7 +35,7 @@ try() {
 	local part running=()
 	for part in "$log.skipped."*; do
 		# shellcheck disable=SC2086
-		../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 90m -test.parallel "$parallel" -test.run "$3$(exactly <"$part")" ${5:-} \
+		../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 3h -test.parallel "$parallel" -test.run "$3$(exactly <"$part")" ${5:-} \
 			>"$log.there${part#"$log.skipped"}" 2>&1 &
 		running+=($!)
 	done

@@ -59,7 +59,7 @@ func backAfter(t *testing.T, e harmtest.Event, count int) time.Duration {
 	}
 	hit := containers[count/2]
 	every := "1h"
-	if e.Firewalld != "" && !*long { // it answers nobody while it reloads: on a busy machine for longer than the agent waits
+	if e.Firewalld != "" && !*long { // it answers nobody while it reloads: on a busy machine for longer than the agent waits. A long run is on a quiet one
 		every = "5s"
 	}
 	a := start(t, host, "--every", every)

@@ -55,10 +55,10 @@ func TestSlowFirstLook(t *testing.T) {
 	host, _ := newHost(t)
 	harmtest.Attach(t, host, usual, "web", port(8000))
 	host.MustRun(t, "nft", "flush", "ruleset")
-	const locks = `import fcntl, glob, time
+	const locks = `import fcntl, glob, signal
 notes = [open(path) for path in glob.glob("/var/lib/cni/cnibox/*")]
 for note in notes: fcntl.flock(note, fcntl.LOCK_EX)
-time.sleep(1000)`
+signal.pause()`
 	host.Background(t, host.Command("python3", "-c", locks)) // as a DEL that hangs
 	netlab.Until(t, "the notes to be locked", func() bool {
 		_, err := host.Output(host.Command("sh", "-ec", "for note in /var/lib/cni/cnibox/*; do flock --nonblock $note true && exit 1; done; :"))

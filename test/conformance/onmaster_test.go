@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -286,10 +287,15 @@ func onMasterLateDels(kind string) []row {
 		{name: "what a container has whose namespace is going without DEL is waited for", differs: fails, test: func(l *lab) {
 			n := l.on(kind, "ipam", fixedIPs("10.46.0.9/24"))
 			c := l.attach(n, "web")
-			keeps := c.Command("sleep", "2") // less than ADD waits
+			keeps := c.Command("sleep", "infinity")
 			l.must(c.Start(keeps))
 			c.Replace(l)
-			l.must(c.add(n), keeps.Wait())
+			go func() {
+				netlab.Pause(2 * time.Second) // less than ADD waits
+				_ = keeps.Process.Kill()
+			}()
+			l.must(c.add(n))
+			_ = keeps.Wait()
 		}},
 		{name: "DEL removes a link that the reference plugin made, with and without a result", test: func(l *lab) {
 			for name, result := range map[string]bool{"with": true, "without": false} {

@@ -14,8 +14,8 @@ import (
 )
 
 // tooSlow matches what lets the speed of a machine decide a test: a limit of how long something may take, in Go or for a program that the test runs, and a
-// program's pause. One of less than a fifth of a second is that of a loop. What goes on until it is ended sleeps for ever: a thousand seconds can be over first.
-var tooSlow = regexp.MustCompile(`if .*(?:took|time\.Since\(\w+\)) > |\("timeout", "\d|\bping\b.*-W[ ",]+\d|\bnc -w \d|--max-time[ ",]+\d|\bsleep (0\.[2-9]|[1-9]\d{0,3}\b)`)
+// program's pause. One of less than a fifth of a second is that of a loop. What goes on until it is ended sleeps for ever, or for a day: a thousand seconds can be over first.
+var tooSlow = regexp.MustCompile(`if .*(?:took|time\.Since\(\w+\)) > |\("timeout", "\d|\bping\b.*-W[ ",]+\d|\bnc -w \d|--max-time[ ",]+\d|\bsleep[", (]+(0?\.[2-9]|[1-9]\d{0,3}[smh]?\b)`)
 
 // waiters are functions that are told for how long to wait.
 var waiters = []string{"After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause",

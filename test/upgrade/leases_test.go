@@ -34,7 +34,7 @@ func TestMixedLeases(t *testing.T) {
 		netlab.Eventually(t, func() error {
 			r = host.Exec(t, program, netlab.PluginCall{Command: verb, ContainerID: fmt.Sprint("c", i), Netns: "/run/netns/none", IfName: "eth0",
 				Path: netlab.PluginDir, Config: leaseConf})
-			if r.ExitCode != 0 && strings.Contains(r.Stdout, "gave up waiting") {
+			if r.ExitCode != 0 && strings.Contains(r.Stdout, "gave up waiting: after 45s") {
 				return errors.New(r.Stdout)
 			}
 			return nil
