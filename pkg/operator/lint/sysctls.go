@@ -17,8 +17,8 @@ var (
 		Remedy:  "one of the two left out"})
 )
 
-// hostSysctls are those below net that no network namespace but the host's can set, whichever modules there are: TestHostSysctls asks the kernel.
-var hostSysctls = strings.Fields(`
+// HostSysctls are those below net that no network namespace but the host's can set, whichever modules there are: TestHostSysctls asks the kernel.
+var HostSysctls = strings.Fields(`
 	net/core/bpf_jit_enable net/core/bpf_jit_harden net/core/bpf_jit_kallsyms net/core/bpf_jit_limit net/core/busy_poll net/core/busy_read
 	net/core/default_qdisc net/core/dev_weight net/core/dev_weight_rx_bias net/core/dev_weight_tx_bias net/core/devconf_inherit_init_net
 	net/core/fb_tunnels_only_for_init_net net/core/flow_limit_cpu_bitmap net/core/flow_limit_table_len net/core/gro_normal_batch
@@ -45,7 +45,7 @@ func (f *file) checkSysctls(p *part) {
 		}
 		link, isOff := strings.CutSuffix(strings.TrimPrefix(key.Path(), "net/ipv6/conf/"), "/disable_ipv6")
 		switch {
-		case slices.Contains(hostSysctls, key.Path()):
+		case slices.Contains(HostSysctls, key.Path()):
 			f.report(sysctlOfHost, m.key, "nothing", nil, "%s is the host's: no container can set it", m.name)
 		case isOff && m.value.text == "1" && link != "lo" && link != "default" && f.hasIPv6(p):
 			f.report(ipv6SwitchedOff, m.key, "nothing", nil, "%s takes the IPv6 addresses away that the network hands out", m.name)

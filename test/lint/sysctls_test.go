@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 )
 
 // TestHostSysctls asks the kernel whether another network namespace can set them.
@@ -18,7 +19,7 @@ func TestHostSysctls(t *testing.T) {
 		return err == nil
 	}
 	err := netns.InNew(func() error {
-		for _, key := range hostSysctls {
+		for _, key := range lint.HostSysctls {
 			if canSet(key) {
 				t.Errorf("%s can be set there", key)
 			}
